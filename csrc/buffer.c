@@ -1,0 +1,208 @@
+// Buffers over whole pages of host memory, and the cache of freed ones.
+//
+// Fresh pages cost a fault each when they are first written, which for a large result takes longer
+// than computing it. So the memory of a freed buffer is kept for the next one of its size class.
+
+#include "mlxops.h"
+#include "status.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+// A multiple of every page size in use (Linux on x86-64: 4 KiB, macOS on arm64: 16 KiB).
+#define PAGE ((size_t)16384)
+
+// Size classes: 1 to 8 pages, then 8 classes for each doubling, so that at most an eighth is
+// wasted.
+#define CLASSES_PER_DOUBLING 8
+#define SIZE_CLASSES (CLASSES_PER_DOUBLING * 46)
+
+#define CACHE_LIMIT ((size_t)1 << 30)
+
+struct mo_buffer {
+    atomic_size_t references;
+    unsigned char *contents;
+    size_t size;
+    int size_class;         // -1: borrowed memory
+    struct mo_buffer *next; // in the cache
+};
+
+static struct {
+    pthread_mutex_t lock;
+    mo_buffer *freed[SIZE_CLASSES];
+    size_t size;
+} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static size_t class_bytes(int size_class)
+{
+    const int doubling = size_class / CLASSES_PER_DOUBLING;
+    const size_t step = (size_t)(size_class % CLASSES_PER_DOUBLING);
+    if (doubling == 0)
+        return (step + 1) * PAGE;
+    return (CLASSES_PER_DOUBLING + step + 1) * (PAGE << (doubling - 1));
+}
+
+// The smallest class that holds size bytes, -1 if there is none.
+static int class_of(size_t size)
+{
+    for (int doubling = 0; doubling < SIZE_CLASSES / CLASSES_PER_DOUBLING; doubling++) {
+        const int last = (doubling + 1) * CLASSES_PER_DOUBLING - 1;
+        if (size > class_bytes(last))
+            continue;
+        int size_class = last;
+        while (size_class > 0 && class_bytes(size_class - 1) >= size)
+            size_class--;
+        return size_class;
+    }
+    return -1;
+}
+
+static void unmap(mo_buffer *buffer)
+{
+    munmap(buffer->contents, class_bytes(buffer->size_class));
+    free(buffer);
+}
+
+static mo_buffer *take_from_cache(int size_class)
+{
+    pthread_mutex_lock(&cache.lock);
+    mo_buffer *buffer = cache.freed[size_class];
+    if (buffer) {
+        cache.freed[size_class] = buffer->next;
+        cache.size -= class_bytes(size_class);
+    }
+    pthread_mutex_unlock(&cache.lock);
+    return buffer;
+}
+
+static bool put_in_cache(mo_buffer *buffer)
+{
+    const size_t bytes = class_bytes(buffer->size_class);
+    pthread_mutex_lock(&cache.lock);
+    const bool fits = bytes <= CACHE_LIMIT - cache.size;
+    if (fits) {
+        buffer->next = cache.freed[buffer->size_class];
+        cache.freed[buffer->size_class] = buffer;
+        cache.size += bytes;
+    }
+    pthread_mutex_unlock(&cache.lock);
+    return fits;
+}
+
+size_t mo_buffer_cache_size(void)
+{
+    pthread_mutex_lock(&cache.lock);
+    const size_t size = cache.size;
+    pthread_mutex_unlock(&cache.lock);
+    return size;
+}
+
+void mo_buffer_cache_clear(void)
+{
+    for (int size_class = 0; size_class < SIZE_CLASSES; size_class++)
+        for (mo_buffer *buffer; (buffer = take_from_cache(size_class));)
+            unmap(buffer);
+}
+
+static void *map_pages(size_t bytes)
+{
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return pages == MAP_FAILED ? NULL : pages;
+}
+
+// A buffer of one reference with everything but its size, or NULL.
+static mo_buffer *map_buffer(int size_class)
+{
+    mo_buffer *buffer = malloc(sizeof *buffer);
+    if (!buffer)
+        return NULL;
+    const size_t bytes = class_bytes(size_class);
+    buffer->contents = map_pages(bytes);
+    if (!buffer->contents) {
+        mo_buffer_cache_clear();
+        buffer->contents = map_pages(bytes);
+    }
+    if (!buffer->contents) {
+        free(buffer);
+        return NULL;
+    }
+    buffer->size_class = size_class;
+    return buffer;
+}
+
+mo_status mo_buffer_alloc(size_t size, mo_buffer **result)
+{
+    const int size_class = class_of(size);
+    if (size_class < 0)
+        return mo_fail_memory(size);
+    mo_buffer *buffer = take_from_cache(size_class);
+    if (!buffer)
+        buffer = map_buffer(size_class);
+    if (!buffer)
+        return mo_fail_memory(size);
+    atomic_init(&buffer->references, 1);
+    buffer->size = size;
+    *result = buffer;
+    return MO_OK;
+}
+
+mo_status mo_buffer_borrow(const void *memory, size_t size, mo_buffer **result)
+{
+    mo_buffer *buffer = malloc(sizeof *buffer);
+    if (!buffer)
+        return mo_fail_memory(sizeof *buffer);
+    atomic_init(&buffer->references, 1);
+    buffer->contents = (unsigned char *)memory;
+    buffer->size = size;
+    buffer->size_class = -1;
+    *result = buffer;
+    return MO_OK;
+}
+
+mo_buffer *mo_buffer_retain(mo_buffer *buffer)
+{
+    atomic_fetch_add_explicit(&buffer->references, 1, memory_order_relaxed);
+    return buffer;
+}
+
+void mo_buffer_release(mo_buffer *buffer)
+{
+    if (!buffer)
+        return;
+    if (atomic_fetch_sub_explicit(&buffer->references, 1, memory_order_acq_rel) != 1)
+        return;
+    if (buffer->size_class < 0)
+        free(buffer);
+    else if (!put_in_cache(buffer))
+        unmap(buffer);
+}
+
+void *mo_buffer_contents(const mo_buffer *buffer)
+{
+    return buffer->contents;
+}
+
+size_t mo_buffer_size(const mo_buffer *buffer)
+{
+    return buffer->size;
+}
+
+// A forked child has one thread: whoever held the lock in the parent does not exist there. Holding
+// it during the fork means that the lists are whole.
+
+static void lock_cache(void)
+{
+    pthread_mutex_lock(&cache.lock);
+}
+
+static void unlock_cache(void)
+{
+    pthread_mutex_unlock(&cache.lock);
+}
+
+__attribute__((constructor)) static void survive_fork(void)
+{
+    pthread_atfork(lock_cache, unlock_cache, unlock_cache);
+}

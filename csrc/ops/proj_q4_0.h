@@ -1,0 +1,23 @@
+// The part that the single and the dual projection share.
+
+#ifndef MLXOPS_PROJ_Q4_0_H
+#define MLXOPS_PROJ_Q4_0_H
+
+#include "encoder.h"
+
+// One or two weights of the same x, with the names that messages call them by.
+typedef struct mo_projection {
+    const char *kernel;
+    size_t n_weights;
+    const char *weight_names[2];
+    const char *result_names[2];
+    const mo_q4_0_matrix *weights[2];
+    const mo_array *x;
+    mo_result *results[2];
+} mo_projection;
+
+// Checks everything, makes missing result buffers, records one dispatch. The kernel's arguments
+// are the weights, x, the results and a proj_q4_0_params, in this order.
+mo_status mo_encode_projection(mo_encoder *encoder, const mo_projection *projection);
+
+#endif

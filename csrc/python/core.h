@@ -1,0 +1,105 @@
+// The CPython and NumPy layer: what its files share. No arithmetic here; that is the C core's.
+
+#ifndef MLXOPS_PYTHON_CORE_H
+#define MLXOPS_PYTHON_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_NO_DEPRECATED_API NPY_1_22_API_VERSION
+#define PY_ARRAY_UNIQUE_SYMBOL mlxops_numpy_api
+#ifndef MLXOPS_IMPORTS_NUMPY // module.c alone
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+#include "mlxops.h"
+
+// ---- errors.c ----------------------------------------------------------------------------------
+
+extern PyObject *mo_py_DeviceError;
+
+// Raises the exception of a status with this thread's message. Always returns NULL.
+PyObject *mo_py_raise(mo_status status);
+
+// ---- arguments.c -------------------------------------------------------------------------------
+
+#define MO_PY_MAX_PARAMETERS 12
+
+// The parameters of a function: first those that may be given by position, the required before the
+// optional.
+typedef struct mo_py_signature {
+    const char *function;
+    int n_required;
+    int n_positional;
+    const char *names[MO_PY_MAX_PARAMETERS]; // up to a NULL
+} mo_py_signature;
+
+// Sorts the arguments of a vectorcall into values, in the order of the names (borrowed references,
+// NULL where none was given). false with a TypeError.
+bool mo_py_parse(const mo_py_signature *signature, PyObject *const *args, Py_ssize_t n_args,
+                 PyObject *kwnames, PyObject **values);
+
+// An int argument. false with a TypeError or OverflowError.
+bool mo_py_int64(PyObject *object, int64_t *value);
+
+// device=: None or not given, a name, or an object with a name. false with an exception.
+bool mo_py_device(PyObject *object, mo_device **device);
+
+// Calls a function of the module mlxops._arrays. A new reference, or NULL with an exception.
+PyObject *mo_py_call_arrays(const char *function, PyObject *a, PyObject *b, PyObject *c);
+
+// ---- arrays.c ----------------------------------------------------------------------------------
+
+// An array argument of an operation, as the C core takes it.
+typedef struct mo_py_array {
+    PyArrayObject *object; // NULL: a result that has not been made yet
+    mo_array array;
+    int64_t shape[NPY_MAXDIMS];
+} mo_py_array;
+
+// x or qkv as float32, converted where necessary. outs is None or what was given as out=. false
+// with an exception.
+bool mo_py_input(PyObject *object, const char *name, PyObject *outs, mo_py_array *input);
+
+// out=: None or not given, or exactly n arrays (for n = 1 the bare array too). false with an
+// exception; otherwise all of outputs can be cleared.
+bool mo_py_outputs(PyObject *out, int n, mo_py_array *outputs);
+
+// Lets go of what an argument holds.
+void mo_py_clear(mo_py_array *argument);
+
+// The object to return for an output: what the caller gave, or a new array over the buffer that the
+// operation made, of the input's shape but for the last dimension. NULL with an exception.
+PyObject *mo_py_result(mo_py_array *output, const mo_py_array *input, int64_t last);
+
+// A new float32 array over the buffer, whose reference it takes, also when it fails.
+PyObject *mo_py_new_array(mo_buffer *buffer, int ndim, const npy_intp *shape);
+
+// ---- buffer.c ----------------------------------------------------------------------------------
+
+// The Python object that owns a buffer, on behalf of arrays and matrices.
+extern PyTypeObject *mo_py_BufferType;
+
+// Takes the buffer's reference, also when it fails.
+PyObject *mo_py_new_buffer(mo_buffer *buffer);
+
+mo_buffer *mo_py_buffer_of(PyObject *object);
+
+bool mo_py_init_buffer(PyObject *module);
+
+// ---- q4_0_matrix.c -----------------------------------------------------------------------------
+
+extern PyTypeObject *mo_py_Q4_0MatrixType;
+
+// NULL with a TypeError if the object is no Q4_0Matrix.
+const mo_q4_0_matrix *mo_py_matrix_of(PyObject *object, const char *name);
+
+bool mo_py_init_matrix(PyObject *module);
+
+// ---- operations.c, settings.c ------------------------------------------------------------------
+
+extern PyMethodDef mo_py_operations[];
+extern PyMethodDef mo_py_settings[];
+
+#endif

@@ -1,0 +1,59 @@
+// The extension module mlxops._core.
+
+#define MLXOPS_IMPORTS_NUMPY
+#include "python/core.h"
+
+static bool add_exceptions(PyObject *module)
+{
+    mo_py_DeviceError = PyErr_NewExceptionWithDoc(
+        "mlxops.DeviceError",
+        "There is no such device, or it failed; the message has the driver's own text.",
+        PyExc_RuntimeError, NULL);
+    return mo_py_DeviceError && PyModule_AddObjectRef(module, "DeviceError", mo_py_DeviceError) == 0;
+}
+
+// A warning where the environment asks for something that cannot be.
+static bool check_environment(void)
+{
+    return mo_check_environment() == MO_OK ||
+           PyErr_WarnEx(PyExc_RuntimeWarning, mo_status_message(), 1) == 0;
+}
+
+static int execute(PyObject *module)
+{
+    static bool executed; // types and exceptions are one for the process
+    if (executed) {
+        PyErr_SetString(PyExc_ImportError, "mlxops cannot be loaded a second time, nor into a "
+                        "subinterpreter");
+        return -1;
+    }
+    import_array1(-1);
+    if (!add_exceptions(module) || !mo_py_init_buffer(module) || !mo_py_init_matrix(module) ||
+        PyModule_AddFunctions(module, mo_py_operations) < 0 ||
+        PyModule_AddFunctions(module, mo_py_settings) < 0 ||
+        PyModule_AddStringConstant(module, "__version__", MLXOPS_VERSION) < 0 ||
+        !check_environment())
+        return -1;
+    executed = true;
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)execute},
+#if PY_VERSION_HEX >= 0x030c0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, NULL},
+};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "mlxops._core",
+    .m_doc = "The C core of mlxops. Use it through the package mlxops.",
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,117 @@
+"""What the extension asks Python about arrays: conversions that copy, and every complaint."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32 = NDArray[np.float32]
+
+# DLPack's device types: the CPU, and memory of a GPU that the CPU reads as its own.
+CPU_READABLE = {1, 3, 11, 13}
+
+
+def as_float32(name: str, value: object, outs: object) -> Float32:
+    """Return an operand as an aligned C-contiguous float32 array of NumPy's own class.
+
+    float16 and byte-swapped elements are converted; of other dtypes only Python's own numbers are.
+    `outs` is what was given as `out=`: ValueError if one of its arrays shares memory with the
+    operand, which a copy would hide from the check of the addresses.
+    """
+    array = _as_ndarray(name, value)
+    if array.dtype.kind != "f" or array.dtype.itemsize > 4:
+        raise _wrong_dtype(name, array.dtype, "float32")
+    for i, out in enumerate(outs if isinstance(outs, (tuple, list)) else [outs]):
+        if isinstance(out, np.ndarray) and np.shares_memory(array, out):
+            label = f"out[{i}]" if isinstance(outs, (tuple, list)) else "out"
+            raise ValueError(f"{label} overlaps {name} in memory")
+    return np.require(array, np.float32, ["C", "A"])
+
+
+def as_matrix(value: object) -> Float32:
+    """Return what is to be quantised as a C-contiguous float32 array of two dimensions."""
+    array = _as_ndarray("array", value)
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
+        raise _wrong_dtype("array", array.dtype, "float32, float16 or float64")
+    if array.ndim != 2:
+        raise ValueError(f"array has shape {array.shape}; a matrix has two dimensions, (N, K)")
+    with np.errstate(over="ignore"):  # infinities are refused by row
+        return np.require(array, np.float32, ["C", "A"])
+
+
+def check_out(name: str, out: object) -> None:
+    """Raise TypeError or ValueError unless a result can be written into `out` as it is."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"{name} is {_type_name(out)}; it must be a numpy.ndarray")
+    _refuse_masked(name, out)
+    if out.dtype != np.float32 or not out.dtype.isnative:
+        raise TypeError(f"{name} has dtype {out.dtype}; it must be float32, as numpy.empty(shape, "
+                        f"numpy.float32) makes it")
+    if not out.flags.writeable:
+        raise ValueError(f"{name} is read-only; results are written into it")
+    if not out.flags.c_contiguous or not out.flags.aligned:
+        raise ValueError(f"{name} is not C-contiguous and aligned, as numpy.empty(shape, "
+                         f"numpy.float32) makes it")
+
+
+def _as_ndarray(name: str, value: object) -> NDArray[Any]:
+    """View a value as an array of NumPy's own class, without a copy where it is one already."""
+    if isinstance(value, np.ndarray):
+        _refuse_masked(name, value)
+        return value.view(np.ndarray)
+    if isinstance(value, (list, tuple, int, float)):
+        return _numbers(name, value)
+    foreign: Any = value
+    try:
+        return np.asarray(memoryview(foreign))
+    except (TypeError, ValueError, BufferError):
+        pass  # no buffer, or one of a format that NumPy does not know
+    if hasattr(foreign, "__array_interface__"):
+        return np.asarray(foreign).view(np.ndarray)
+    if hasattr(foreign, "__dlpack__"):
+        return _from_dlpack(name, foreign)
+    raise TypeError(f"{name} is {_type_name(value)}; it must be an array of float32, or have the "
+                    f"buffer protocol, __array_interface__ or __dlpack__")
+
+
+def _numbers(name: str, value: object) -> NDArray[Any]:
+    """Python's own numbers have no dtype to be wrong: they become float32."""
+    array: NDArray[Any] = np.asarray(value)
+    if array.dtype.kind not in "fiu":
+        raise _wrong_dtype(name, array.dtype, "float32")
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32)
+
+
+def _from_dlpack(name: str, value: Any) -> NDArray[Any]:
+    device_type = int(value.__dlpack_device__()[0])
+    if device_type not in CPU_READABLE:
+        raise TypeError(f"{name} is {_type_name(value)} in memory that the CPU cannot read (DLPack "
+                        f"device type {device_type}); move it to the CPU first, as x.cpu() does")
+    try:
+        return np.asarray(np.from_dlpack(value))
+    except (BufferError, RuntimeError) as error:
+        dtype = getattr(value, "dtype", "unknown")
+        raise TypeError(f"{name} is {_type_name(value)} of dtype {dtype}, which cannot be read as it "
+                        f"is ({error}); for a tensor that requires grad call detach(), for another "
+                        f"dtype convert it to float32") from error
+
+
+def _refuse_masked(name: str, array: NDArray[Any]) -> None:
+    # No masked array can exist before its module has been imported.
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(array, masked.MaskedArray):
+        raise TypeError(f"{name} is a masked array, whose mask would be ignored; call "
+                        f"{name}.filled(value) first")
+
+
+def _wrong_dtype(name: str, dtype: np.dtype[Any], wanted: str) -> TypeError:
+    return TypeError(f"{name} has dtype {dtype}; it must be {wanted}: convert it with "
+                     f"{name}.astype(numpy.float32)")
+
+
+def _type_name(value: object) -> str:
+    return f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")

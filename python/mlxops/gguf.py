@@ -1,0 +1,206 @@
+"""Weights from GGUF files, read lazily from the memory map. Needs the package gguf.
+
+with mo.gguf.load("model.gguf") as file:
+    wq = file["blk.0.attn_q.weight"]             # Q4_0: a Q4_0Matrix over the mapping
+    wk = file["blk.0.attn_k.weight"].quantize()  # any other type: a GGUFTensor
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlxops import _core
+
+if TYPE_CHECKING:
+    from gguf import GGUFReader, ReaderField, ReaderTensor
+
+    Path = str | os.PathLike[str]
+
+__all__ = ["GGUFFile", "GGUFTensor", "load"]
+
+
+class GGUFTensor:
+    """A tensor of a GGUF file that is not a Q4_0 matrix. Its data stays in the file until used."""
+
+    __slots__ = ("_data", "_type", "name", "shape")
+
+    name: str
+    """The tensor's name in the file."""
+    shape: tuple[int, ...]
+    """As NumPy has it: for a matrix (N, K)."""
+
+    def __init__(self, tensor: ReaderTensor) -> None:
+        self.name = tensor.name
+        self.shape = _shape(tensor)
+        self._type = tensor.tensor_type
+        self._data = tensor.data
+
+    @property
+    def type(self) -> str:
+        """The type's name in ggml, such as "F32" or "Q4_1"."""
+        return self._type.name
+
+    def dequantize(self) -> NDArray[np.float32]:
+        """Return the values as a new float32 array of this shape.
+
+        Raises ValueError for a type that the package gguf cannot dequantise.
+        """
+        from gguf import dequantize
+
+        if self._data.dtype != np.uint8:  # not quantised: the file has the elements themselves
+            return self._data.astype(np.float32)
+        try:
+            return dequantize(self._data, self._type).reshape(self.shape)
+        except NotImplementedError as error:
+            raise ValueError(
+                f"tensor '{self.name}' has type {self.type}, which the package gguf does not "
+                f"dequantise"
+            ) from error
+
+    def quantize(self) -> _core.Q4_0Matrix:
+        """Return the tensor as a Q4_0 matrix.
+
+        Raises ValueError if it has not two dimensions, K is no multiple of 32, or a value cannot
+        be quantised.
+        """
+        if len(self.shape) != 2:
+            raise ValueError(
+                f"tensor '{self.name}' has shape {self.shape}; only a matrix can be quantised"
+            )
+        return _core.Q4_0Matrix.quantize(self.dequantize())
+
+    def __repr__(self) -> str:
+        return f"<GGUFTensor '{self.name}' of shape {self.shape}, {self.type}>"
+
+
+class _Metadata(Mapping[str, Any]):
+    """The file's metadata, each value decoded when it is asked for."""
+
+    def __init__(self, fields: Mapping[str, ReaderField]) -> None:
+        self._fields = fields
+
+    def __getitem__(self, key: str) -> Any:
+        return self._fields[key].contents()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+
+class GGUFFile(Mapping[str, "_core.Q4_0Matrix | GGUFTensor"]):
+    """An open GGUF file: a mapping from names to tensors, and a context manager.
+
+    Two-dimensional Q4_0 tensors are `Q4_0Matrix` without a copy, all others `GGUFTensor`. Both stay
+    valid after the file has been closed: the mapping lasts as long as anything refers to it.
+    """
+
+    def __init__(self, path: Path, reader: GGUFReader) -> None:
+        self._path = os.fspath(path)
+        self._open(reader)
+
+    def _open(self, reader: GGUFReader) -> None:
+        self._buffer: _core.Buffer | None = _core.Buffer(reader.data)
+        self._tensors = {tensor.name: tensor for tensor in reader.tensors}
+        self._metadata = _Metadata(reader.fields)
+
+    def _check_open(self) -> _core.Buffer:
+        if self._buffer is None:
+            raise ValueError(f"{self._path} has been closed")
+        return self._buffer
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata of the file: strings, numbers, booleans, and lists of them."""
+        self._check_open()
+        return self._metadata
+
+    def __getitem__(self, name: str) -> _core.Q4_0Matrix | GGUFTensor:
+        buffer = self._check_open()
+        tensor = self._tensors[name]
+        if tensor.tensor_type.name == "Q4_0" and len(tensor.shape) == 2:
+            n, k = _shape(tensor)
+            return _core.Q4_0Matrix._from_buffer(buffer, tensor.data_offset, (n, k))
+        return GGUFTensor(tensor)
+
+    def __iter__(self) -> Iterator[str]:
+        self._check_open()
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        self._check_open()
+        return len(self._tensors)
+
+    def close(self) -> None:
+        """Let go of the mapping. Tensors that are still referred to keep it."""
+        self._buffer = None
+        self._tensors = {}
+        self._metadata = _Metadata({})
+
+    def __enter__(self) -> GGUFFile:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._buffer is None else f"{len(self._tensors)} tensors"
+        return f"<GGUFFile '{self._path}', {state}>"
+
+
+def load(path: Path) -> GGUFFile:
+    """Open a GGUF file.
+
+    Nothing but its header is read. Do not truncate the file while it is open: as with every memory
+    map, the process would be killed when it touches what is gone.
+
+    Raises OSError if the file cannot be opened; ValueError, naming the file and where possible the
+    tensor, if it is not GGUF, is truncated, or has a tensor that reaches past its end; ImportError
+    if the package gguf is not installed.
+    """
+    try:
+        import gguf
+    except ImportError as error:
+        raise ImportError(
+            "mlxops.gguf needs the package gguf: pip install gguf, or pip install '.[gguf]' in a "
+            "checkout of mlxops"
+        ) from error
+
+    with open(path, "rb") as file:
+        try:
+            _check(file, gguf.GGML_QUANT_SIZES)
+            reader = gguf.GGUFReader(file)  # type: ignore[arg-type]  # numpy.memmap takes a file
+            return GGUFFile(path, reader)
+        except (ValueError, KeyError, IndexError) as error:
+            raise ValueError(f"{os.fspath(path)}: {error}") from error
+
+
+def _check(file: BinaryIO, block_sizes: Mapping[Any, tuple[int, int]]) -> None:
+    """Raise ValueError unless the file is one whose structure the reader can trust."""
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode) or status.st_size == 0:
+        raise ValueError("not a GGUF file, but empty or no regular file")
+    types = np.zeros((max(block_sizes) + 1, 2), np.uint32)
+    for number, size in block_sizes.items():
+        types[number] = size
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping:
+        _core.gguf_check(mapping, types)
+
+
+def _shape(tensor: ReaderTensor) -> tuple[int, ...]:
+    return tuple(int(n) for n in reversed(tensor.shape))

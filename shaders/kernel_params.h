@@ -1,0 +1,43 @@
+// The parameter structs and grid constants of the kernels. C and MSL both include this header, so
+// that the host and the kernel cannot disagree.
+
+#ifndef MLXOPS_KERNEL_PARAMS_H
+#define MLXOPS_KERNEL_PARAMS_H
+
+#ifndef __METAL_VERSION__
+#include <stdint.h>
+#endif
+
+// Projections: one simdgroup computes 4 rows, a threadgroup has 2 simdgroups (8 x 8 threads).
+#define PROJ_ROWS_PER_SIMDGROUP 4
+#define PROJ_SIMDGROUPS_PER_THREADGROUP 2
+
+// Function constants of the projections. Where one is not set, the params' value is used.
+#define PROJ_FC_NE12 700
+#define PROJ_FC_R2 701
+#define PROJ_FC_R3 702
+
+// Names as in ggml: ne0x are the sizes of the weight, ne1x of the input, ne0 and ne1 of the result.
+// Matrix z of the input meets matrix z % ne12 / r2 + z / ne12 / r3 * ne02 of the weight.
+typedef struct proj_q4_0_params {
+    int64_t ne00; // K, elements in a row of the weight
+    int64_t ne01; // N, rows of the weight
+    int64_t ne02; // weight matrices
+    int64_t ne10; // K, elements in a row of the input
+    int64_t ne12; // input matrices
+    int64_t ne0;  // N, elements in a row of the result
+    int64_t ne1;  // m, rows of the input and of the result
+    uint32_t r2;  // input matrices to one weight matrix, third dimension
+    uint32_t r3;  // and fourth
+} proj_q4_0_params;
+
+// QKV split: seq rows of qkv_ch = q_sp + k_sp + v_sp channels each.
+typedef struct qkv_split_params {
+    uint32_t seq;
+    uint32_t q_sp;
+    uint32_t k_sp;
+    uint32_t v_sp;
+    uint32_t qkv_ch;
+} qkv_split_params;
+
+#endif
