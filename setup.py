@@ -1,4 +1,4 @@
-"""The part of the build that pyproject.toml cannot say: the C extension and its embedded shaders."""
+"""What pyproject.toml cannot say: the C extension and its embedded shaders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BuildExtension(build_ext):
         shaders = Path(self.build_temp) / "shaders.c"
         shaders.parent.mkdir(parents=True, exist_ok=True)
         shaders.write_text(embed(Path("shaders")))
-        ext.sources.append(str(shaders))
+        ext.sources = [*ext.sources, str(shaders)]
         version = self.distribution.get_version()
         ext.define_macros.append(("MLXOPS_VERSION", f'"{version}"'))
         super().build_extension(ext)

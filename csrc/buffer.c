@@ -35,8 +35,7 @@ static struct {
     size_t size;
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static size_t class_bytes(int size_class)
-{
+static size_t class_bytes(int size_class) {
     const int doubling = size_class / CLASSES_PER_DOUBLING;
     const size_t step = (size_t)(size_class % CLASSES_PER_DOUBLING);
     if (doubling == 0)
@@ -45,8 +44,7 @@ static size_t class_bytes(int size_class)
 }
 
 // The smallest class that holds size bytes, -1 if there is none.
-static int class_of(size_t size)
-{
+static int class_of(size_t size) {
     for (int doubling = 0; doubling < SIZE_CLASSES / CLASSES_PER_DOUBLING; doubling++) {
         const int last = (doubling + 1) * CLASSES_PER_DOUBLING - 1;
         if (size > class_bytes(last))
@@ -59,14 +57,12 @@ static int class_of(size_t size)
     return -1;
 }
 
-static void unmap(mo_buffer *buffer)
-{
+static void unmap(mo_buffer *buffer) {
     munmap(buffer->contents, class_bytes(buffer->size_class));
     free(buffer);
 }
 
-static mo_buffer *take_from_cache(int size_class)
-{
+static mo_buffer *take_from_cache(int size_class) {
     pthread_mutex_lock(&cache.lock);
     mo_buffer *buffer = cache.freed[size_class];
     if (buffer) {
@@ -77,8 +73,7 @@ static mo_buffer *take_from_cache(int size_class)
     return buffer;
 }
 
-static bool put_in_cache(mo_buffer *buffer)
-{
+static bool put_in_cache(mo_buffer *buffer) {
     const size_t bytes = class_bytes(buffer->size_class);
     pthread_mutex_lock(&cache.lock);
     const bool fits = bytes <= CACHE_LIMIT - cache.size;
@@ -91,30 +86,26 @@ static bool put_in_cache(mo_buffer *buffer)
     return fits;
 }
 
-size_t mo_buffer_cache_size(void)
-{
+size_t mo_buffer_cache_size(void) {
     pthread_mutex_lock(&cache.lock);
     const size_t size = cache.size;
     pthread_mutex_unlock(&cache.lock);
     return size;
 }
 
-void mo_buffer_cache_clear(void)
-{
+void mo_buffer_cache_clear(void) {
     for (int size_class = 0; size_class < SIZE_CLASSES; size_class++)
         for (mo_buffer *buffer; (buffer = take_from_cache(size_class));)
             unmap(buffer);
 }
 
-static void *map_pages(size_t bytes)
-{
+static void *map_pages(size_t bytes) {
     void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return pages == MAP_FAILED ? NULL : pages;
 }
 
 // A buffer of one reference with everything but its size, or NULL.
-static mo_buffer *map_buffer(int size_class)
-{
+static mo_buffer *map_buffer(int size_class) {
     mo_buffer *buffer = malloc(sizeof *buffer);
     if (!buffer)
         return NULL;
@@ -132,8 +123,7 @@ static mo_buffer *map_buffer(int size_class)
     return buffer;
 }
 
-mo_status mo_buffer_alloc(size_t size, mo_buffer **result)
-{
+mo_status mo_buffer_alloc(size_t size, mo_buffer **result) {
     const int size_class = class_of(size);
     if (size_class < 0)
         return mo_fail_memory(size);
@@ -148,8 +138,7 @@ mo_status mo_buffer_alloc(size_t size, mo_buffer **result)
     return MO_OK;
 }
 
-mo_status mo_buffer_borrow(const void *memory, size_t size, mo_buffer **result)
-{
+mo_status mo_buffer_borrow(const void *memory, size_t size, mo_buffer **result) {
     mo_buffer *buffer = malloc(sizeof *buffer);
     if (!buffer)
         return mo_fail_memory(sizeof *buffer);
@@ -161,14 +150,12 @@ mo_status mo_buffer_borrow(const void *memory, size_t size, mo_buffer **result)
     return MO_OK;
 }
 
-mo_buffer *mo_buffer_retain(mo_buffer *buffer)
-{
+mo_buffer *mo_buffer_retain(mo_buffer *buffer) {
     atomic_fetch_add_explicit(&buffer->references, 1, memory_order_relaxed);
     return buffer;
 }
 
-void mo_buffer_release(mo_buffer *buffer)
-{
+void mo_buffer_release(mo_buffer *buffer) {
     if (!buffer)
         return;
     if (atomic_fetch_sub_explicit(&buffer->references, 1, memory_order_acq_rel) != 1)
@@ -179,30 +166,25 @@ void mo_buffer_release(mo_buffer *buffer)
         unmap(buffer);
 }
 
-void *mo_buffer_contents(const mo_buffer *buffer)
-{
+void *mo_buffer_contents(const mo_buffer *buffer) {
     return buffer->contents;
 }
 
-size_t mo_buffer_size(const mo_buffer *buffer)
-{
+size_t mo_buffer_size(const mo_buffer *buffer) {
     return buffer->size;
 }
 
 // A forked child has one thread: whoever held the lock in the parent does not exist there. Holding
 // it during the fork means that the lists are whole.
 
-static void lock_cache(void)
-{
+static void lock_cache(void) {
     pthread_mutex_lock(&cache.lock);
 }
 
-static void unlock_cache(void)
-{
+static void unlock_cache(void) {
     pthread_mutex_unlock(&cache.lock);
 }
 
-__attribute__((constructor)) static void survive_fork(void)
-{
+__attribute__((constructor)) static void survive_fork(void) {
     pthread_atfork(lock_cache, unlock_cache, unlock_cache);
 }

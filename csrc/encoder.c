@@ -16,8 +16,7 @@ struct mo_encoder {
     size_t capacity;
 };
 
-mo_status mo_encoder_begin(mo_device *device, mo_encoder **result)
-{
+mo_status mo_encoder_begin(mo_device *device, mo_encoder **result) {
     mo_encoder *encoder = calloc(1, sizeof *encoder);
     if (!encoder)
         return mo_fail_memory(sizeof *encoder);
@@ -26,28 +25,24 @@ mo_status mo_encoder_begin(mo_device *device, mo_encoder **result)
     return MO_OK;
 }
 
-mo_device *mo_encoder_device(const mo_encoder *encoder)
-{
+mo_device *mo_encoder_device(const mo_encoder *encoder) {
     return encoder->device;
 }
 
-static mo_status check_open(const mo_encoder *encoder)
-{
+static mo_status check_open(const mo_encoder *encoder) {
     if (encoder->committed)
         return mo_fail(MO_MISUSE, "the encoder has been committed; begin a new one");
     return MO_OK;
 }
 
-static void release_buffers(mo_dispatch *dispatch)
-{
+static void release_buffers(mo_dispatch *dispatch) {
     for (size_t i = 0; i < MO_MAX_ARGUMENTS; i++) {
         mo_buffer_release(dispatch->arguments[i].buffer);
         dispatch->arguments[i].buffer = NULL;
     }
 }
 
-mo_status mo_encoder_set_pipeline(mo_encoder *encoder, const mo_pipeline *pipeline)
-{
+mo_status mo_encoder_set_pipeline(mo_encoder *encoder, const mo_pipeline *pipeline) {
     const mo_status status = check_open(encoder);
     if (status != MO_OK)
         return status;
@@ -61,8 +56,7 @@ mo_status mo_encoder_set_pipeline(mo_encoder *encoder, const mo_pipeline *pipeli
 }
 
 // The binding to set, or NULL after a failure.
-static mo_binding *argument_at(mo_encoder *encoder, size_t index, mo_status *status)
-{
+static mo_binding *argument_at(mo_encoder *encoder, size_t index, mo_status *status) {
     *status = check_open(encoder);
     if (*status == MO_OK && index >= MO_MAX_ARGUMENTS)
         *status = mo_fail(MO_INVALID_VALUE, "argument index %zu; the largest is %d", index,
@@ -70,8 +64,8 @@ static mo_binding *argument_at(mo_encoder *encoder, size_t index, mo_status *sta
     return *status == MO_OK ? &encoder->current.arguments[index] : NULL;
 }
 
-mo_status mo_encoder_set_buffer(mo_encoder *encoder, mo_buffer *buffer, size_t offset, size_t index)
-{
+mo_status mo_encoder_set_buffer(mo_encoder *encoder, mo_buffer *buffer, size_t offset,
+                                size_t index) {
     mo_status status;
     mo_binding *binding = argument_at(encoder, index, &status);
     if (!binding)
@@ -85,8 +79,8 @@ mo_status mo_encoder_set_buffer(mo_encoder *encoder, mo_buffer *buffer, size_t o
     return MO_OK;
 }
 
-mo_status mo_encoder_set_bytes(mo_encoder *encoder, const void *bytes, size_t n_bytes, size_t index)
-{
+mo_status mo_encoder_set_bytes(mo_encoder *encoder, const void *bytes, size_t n_bytes,
+                               size_t index) {
     mo_status status;
     mo_binding *binding = argument_at(encoder, index, &status);
     if (!binding)
@@ -101,8 +95,7 @@ mo_status mo_encoder_set_bytes(mo_encoder *encoder, const void *bytes, size_t n_
     return MO_OK;
 }
 
-static mo_status check_argument(const mo_kernel *kernel, const mo_binding *binding, size_t index)
-{
+static mo_status check_argument(const mo_kernel *kernel, const mo_binding *binding, size_t index) {
     const mo_argument *argument = &kernel->arguments[index];
     if (argument->kind == MO_ARGUMENT_BUFFER && !binding->buffer)
         return mo_fail(MO_MISUSE, "argument %zu of kernel '%s' is a buffer, and none is set", index,
@@ -113,8 +106,7 @@ static mo_status check_argument(const mo_kernel *kernel, const mo_binding *bindi
     return MO_OK;
 }
 
-static mo_status check_dispatch(const mo_encoder *encoder, mo_size grid, mo_size threads)
-{
+static mo_status check_dispatch(const mo_encoder *encoder, mo_size grid, mo_size threads) {
     mo_status status = check_open(encoder);
     if (status != MO_OK)
         return status;
@@ -129,8 +121,7 @@ static mo_status check_dispatch(const mo_encoder *encoder, mo_size grid, mo_size
     return status;
 }
 
-static mo_status grow(mo_encoder *encoder)
-{
+static mo_status grow(mo_encoder *encoder) {
     const size_t capacity = encoder->capacity ? 2 * encoder->capacity : 1;
     mo_dispatch *dispatches = realloc(encoder->dispatches, capacity * sizeof *dispatches);
     if (!dispatches)
@@ -140,8 +131,7 @@ static mo_status grow(mo_encoder *encoder)
     return MO_OK;
 }
 
-static mo_status record(mo_encoder *encoder, bool by_threadgroups, mo_size grid, mo_size threads)
-{
+static mo_status record(mo_encoder *encoder, bool by_threadgroups, mo_size grid, mo_size threads) {
     mo_status status = check_dispatch(encoder, grid, threads);
     if (status == MO_OK && encoder->n_dispatches == encoder->capacity)
         status = grow(encoder);
@@ -159,29 +149,24 @@ static mo_status record(mo_encoder *encoder, bool by_threadgroups, mo_size grid,
 }
 
 mo_status mo_encoder_dispatch_threads(mo_encoder *encoder, mo_size threads,
-                                      mo_size threads_per_threadgroup)
-{
+                                      mo_size threads_per_threadgroup) {
     return record(encoder, false, threads, threads_per_threadgroup);
 }
 
 mo_status mo_encoder_dispatch_threadgroups(mo_encoder *encoder, mo_size threadgroups,
-                                           mo_size threads_per_threadgroup)
-{
+                                           mo_size threads_per_threadgroup) {
     return record(encoder, true, threadgroups, threads_per_threadgroup);
 }
 
-mo_status mo_encoder_commit(mo_encoder *encoder)
-{
+mo_status mo_encoder_commit(mo_encoder *encoder) {
     const mo_status status = check_open(encoder);
     if (status != MO_OK)
         return status;
     encoder->committed = true;
-    return encoder->device->commit(encoder->dispatches, encoder->n_dispatches,
-                                   &encoder->in_flight);
+    return encoder->device->commit(encoder->dispatches, encoder->n_dispatches, &encoder->in_flight);
 }
 
-mo_status mo_encoder_wait(mo_encoder *encoder)
-{
+mo_status mo_encoder_wait(mo_encoder *encoder) {
     if (!encoder->committed)
         return mo_fail(MO_MISUSE, "there is nothing to wait for before the encoder's commit");
     if (!encoder->in_flight)
@@ -191,8 +176,7 @@ mo_status mo_encoder_wait(mo_encoder *encoder)
     return encoder->device->wait(in_flight);
 }
 
-void mo_encoder_free(mo_encoder *encoder)
-{
+void mo_encoder_free(mo_encoder *encoder) {
     if (!encoder)
         return;
     if (encoder->in_flight) // its buffers may not go before the device is done with them
@@ -204,13 +188,11 @@ void mo_encoder_free(mo_encoder *encoder)
     free(encoder);
 }
 
-void *mo_dispatch_buffer(const mo_dispatch *dispatch, size_t index)
-{
+void *mo_dispatch_buffer(const mo_dispatch *dispatch, size_t index) {
     const mo_binding *binding = &dispatch->arguments[index];
     return (unsigned char *)mo_buffer_contents(binding->buffer) + binding->offset;
 }
 
-const void *mo_dispatch_bytes(const mo_dispatch *dispatch, size_t index)
-{
+const void *mo_dispatch_bytes(const mo_dispatch *dispatch, size_t index) {
     return dispatch->arguments[index].bytes;
 }

@@ -16,8 +16,8 @@ enum { UINT32 = 4, STRING = 8, ARRAY = 9, N_VALUE_TYPES = 13 };
 
 // Bytes of a value of each fixed-size type.
 static const unsigned char value_bytes[N_VALUE_TYPES] = {
-    [0] = 1, [1] = 1, [2] = 2, [3] = 2, [4] = 4, [5] = 4, [6] = 4, [7] = 1,
-    [10] = 8, [11] = 8, [12] = 8,
+    [0] = 1, [1] = 1, [2] = 2,  [3] = 2,  [4] = 4,  [5] = 4,
+    [6] = 4, [7] = 1, [10] = 8, [11] = 8, [12] = 8,
 };
 
 // A file that is read from front to back.
@@ -43,8 +43,7 @@ typedef struct tensor {
 #define NAME_FORMAT "'%.*s'"
 #define NAME_ARGUMENTS(name) (int)((name).length < 128 ? (name).length : 128), (name).bytes
 
-static bool read_bytes(reader *r, uint64_t n, const void **bytes)
-{
+static bool read_bytes(reader *r, uint64_t n, const void **bytes) {
     if (n > r->size - r->at)
         return false;
     *bytes = r->bytes + r->at;
@@ -53,8 +52,7 @@ static bool read_bytes(reader *r, uint64_t n, const void **bytes)
 }
 
 // Little-endian, as the file is.
-static bool read_number(reader *r, int n_bytes, uint64_t *number)
-{
+static bool read_number(reader *r, int n_bytes, uint64_t *number) {
     const void *bytes;
     if (!read_bytes(r, (uint64_t)n_bytes, &bytes))
         return false;
@@ -64,8 +62,7 @@ static bool read_number(reader *r, int n_bytes, uint64_t *number)
     return true;
 }
 
-static bool read_text(reader *r, text *t)
-{
+static bool read_text(reader *r, text *t) {
     const void *bytes;
     if (!read_number(r, 8, &t->length) || !read_bytes(r, t->length, &bytes))
         return false;
@@ -73,15 +70,13 @@ static bool read_text(reader *r, text *t)
     return true;
 }
 
-static mo_status truncated(const char *part)
-{
+static mo_status truncated(const char *part) {
     return mo_fail(MO_INVALID_VALUE, "the file ends within %s: it is truncated or damaged", part);
 }
 
 static mo_status skip_value(reader *r, text key, uint64_t type, int nesting);
 
-static mo_status skip_array(reader *r, text key, int nesting)
-{
+static mo_status skip_array(reader *r, text key, int nesting) {
     uint64_t type, length;
     const void *elements;
     if (!read_number(r, 4, &type) || !read_number(r, 8, &length))
@@ -95,7 +90,7 @@ static mo_status skip_array(reader *r, text key, int nesting)
                        NAME_ARGUMENTS(key), (unsigned long long)length, MAX_ARRAY_LENGTH);
     if (type < N_VALUE_TYPES && value_bytes[type])
         return read_bytes(r, length * value_bytes[type], &elements) ? MO_OK
-                                                                     : truncated("its metadata");
+                                                                    : truncated("its metadata");
     for (uint64_t i = 0; i < length; i++) {
         const mo_status status = skip_value(r, key, type, nesting + 1);
         if (status != MO_OK)
@@ -104,8 +99,7 @@ static mo_status skip_array(reader *r, text key, int nesting)
     return MO_OK;
 }
 
-static mo_status skip_value(reader *r, text key, uint64_t type, int nesting)
-{
+static mo_status skip_value(reader *r, text key, uint64_t type, int nesting) {
     const void *value;
     text string;
     if (type == ARRAY)
@@ -118,16 +112,14 @@ static mo_status skip_value(reader *r, text key, uint64_t type, int nesting)
     return read_bytes(r, value_bytes[type], &value) ? MO_OK : truncated("its metadata");
 }
 
-static mo_status check_alignment(reader r, uint64_t type, uint64_t *alignment)
-{
+static mo_status check_alignment(reader r, uint64_t type, uint64_t *alignment) {
     if (type != UINT32 || !read_number(&r, 4, alignment) || *alignment == 0 ||
         (*alignment & (*alignment - 1)) != 0)
         return mo_fail(MO_INVALID_VALUE, "metadata 'general.alignment' is no power of two");
     return MO_OK;
 }
 
-static mo_status check_metadata(reader *r, uint64_t count, uint64_t *alignment)
-{
+static mo_status check_metadata(reader *r, uint64_t count, uint64_t *alignment) {
     static const char alignment_key[] = "general.alignment";
     for (uint64_t i = 0; i < count; i++) {
         text key;
@@ -148,8 +140,7 @@ static mo_status check_metadata(reader *r, uint64_t count, uint64_t *alignment)
 
 // The tensor's bytes, from its dimensions (elements of a row first) and its type.
 static mo_status measure_tensor(tensor *t, const uint64_t *dimensions, uint64_t n_dimensions,
-                                mo_gguf_type type)
-{
+                                mo_gguf_type type) {
     uint64_t elements = 1;
     for (uint64_t i = 0; i < n_dimensions; i++) {
         if (dimensions[i] == 0)
@@ -160,10 +151,10 @@ static mo_status measure_tensor(tensor *t, const uint64_t *dimensions, uint64_t 
                            NAME_ARGUMENTS(t->name));
     }
     if (dimensions[0] % type.block_elements != 0)
-        return mo_fail(MO_INVALID_VALUE,
-                       "tensor " NAME_FORMAT " has rows of %llu elements; its type's blocks have %u",
-                       NAME_ARGUMENTS(t->name), (unsigned long long)dimensions[0],
-                       type.block_elements);
+        return mo_fail(
+            MO_INVALID_VALUE,
+            "tensor " NAME_FORMAT " has rows of %llu elements; its type's blocks have %u",
+            NAME_ARGUMENTS(t->name), (unsigned long long)dimensions[0], type.block_elements);
     if (__builtin_mul_overflow(elements / type.block_elements, (uint64_t)type.block_bytes,
                                &t->bytes))
         return mo_fail(MO_INVALID_VALUE, "tensor " NAME_FORMAT " has a size that overflows",
@@ -171,8 +162,7 @@ static mo_status measure_tensor(tensor *t, const uint64_t *dimensions, uint64_t 
     return MO_OK;
 }
 
-static mo_status read_tensor(reader *r, const mo_gguf_type *types, size_t n_types, tensor *t)
-{
+static mo_status read_tensor(reader *r, const mo_gguf_type *types, size_t n_types, tensor *t) {
     uint64_t n_dimensions, dimensions[MAX_DIMENSIONS], type;
     if (!read_text(r, &t->name) || !read_number(r, 4, &n_dimensions))
         return truncated("its list of tensors");
@@ -191,16 +181,16 @@ static mo_status read_tensor(reader *r, const mo_gguf_type *types, size_t n_type
     return measure_tensor(t, dimensions, n_dimensions, types[type]);
 }
 
-static mo_status check_place(const tensor *t, uint64_t data_bytes, uint64_t alignment)
-{
+static mo_status check_place(const tensor *t, uint64_t data_bytes, uint64_t alignment) {
     if (t->offset % alignment != 0)
-        return mo_fail(MO_INVALID_VALUE,
-                       "tensor " NAME_FORMAT " is at offset %llu, no multiple of the alignment %llu",
-                       NAME_ARGUMENTS(t->name), (unsigned long long)t->offset,
-                       (unsigned long long)alignment);
+        return mo_fail(
+            MO_INVALID_VALUE,
+            "tensor " NAME_FORMAT " is at offset %llu, no multiple of the alignment %llu",
+            NAME_ARGUMENTS(t->name), (unsigned long long)t->offset, (unsigned long long)alignment);
     if (t->offset > data_bytes || t->bytes > data_bytes - t->offset)
         return mo_fail(MO_INVALID_VALUE,
-                       "tensor " NAME_FORMAT " reaches past the end of the file: it needs %llu bytes "
+                       "tensor " NAME_FORMAT
+                       " reaches past the end of the file: it needs %llu bytes "
                        "from offset %llu of the data, which has %llu",
                        NAME_ARGUMENTS(t->name), (unsigned long long)t->bytes,
                        (unsigned long long)t->offset, (unsigned long long)data_bytes);
@@ -209,8 +199,7 @@ static mo_status check_place(const tensor *t, uint64_t data_bytes, uint64_t alig
 
 // The data begins after the list of tensors; so the list is read twice, first for its end.
 static mo_status check_tensors(reader *r, uint64_t count, uint64_t alignment,
-                               const mo_gguf_type *types, size_t n_types)
-{
+                               const mo_gguf_type *types, size_t n_types) {
     const reader list = *r;
     tensor t;
     for (uint64_t i = 0; i < count; i++) {
@@ -231,8 +220,7 @@ static mo_status check_tensors(reader *r, uint64_t count, uint64_t alignment,
     return MO_OK;
 }
 
-mo_status mo_gguf_check(const void *file, size_t size, const mo_gguf_type *types, size_t n_types)
-{
+mo_status mo_gguf_check(const void *file, size_t size, const mo_gguf_type *types, size_t n_types) {
     reader r = {.bytes = file, .size = size};
     const void *magic;
     uint64_t version, n_tensors, n_metadata, alignment = DEFAULT_ALIGNMENT;
@@ -241,8 +229,10 @@ mo_status mo_gguf_check(const void *file, size_t size, const mo_gguf_type *types
     if (!read_number(&r, 4, &version))
         return truncated("its header");
     if (version != 2 && version != 3)
-        return mo_fail(MO_INVALID_VALUE, "GGUF version %llu; little-endian files of version 2 and "
-                       "3 can be read", (unsigned long long)version);
+        return mo_fail(MO_INVALID_VALUE,
+                       "GGUF version %llu; little-endian files of version 2 and "
+                       "3 can be read",
+                       (unsigned long long)version);
     if (!read_number(&r, 8, &n_tensors) || !read_number(&r, 8, &n_metadata))
         return truncated("its header");
     const mo_status status = check_metadata(&r, n_metadata, &alignment);

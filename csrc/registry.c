@@ -22,16 +22,14 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static kernel_entry *kernels;
 static pipeline_entry *pipelines;
 
-static const mo_kernel *kernel_named(const char *name)
-{
+static const mo_kernel *kernel_named(const char *name) {
     for (const kernel_entry *entry = kernels; entry; entry = entry->next)
         if (strcmp(entry->kernel->name, name) == 0)
             return entry->kernel;
     return NULL;
 }
 
-static mo_status add_kernel(const mo_kernel *kernel)
-{
+static mo_status add_kernel(const mo_kernel *kernel) {
     const mo_kernel *known = kernel_named(kernel->name);
     if (known == kernel)
         return MO_OK;
@@ -45,16 +43,14 @@ static mo_status add_kernel(const mo_kernel *kernel)
     return MO_OK;
 }
 
-mo_status mo_register_kernel(const mo_kernel *kernel)
-{
+mo_status mo_register_kernel(const mo_kernel *kernel) {
     pthread_mutex_lock(&lock);
     const mo_status status = add_kernel(kernel);
     pthread_mutex_unlock(&lock);
     return status;
 }
 
-mo_status mo_find_kernel(const char *name, const mo_kernel **kernel)
-{
+mo_status mo_find_kernel(const char *name, const mo_kernel **kernel) {
     pthread_mutex_lock(&lock);
     *kernel = kernel_named(name);
     pthread_mutex_unlock(&lock);
@@ -62,8 +58,7 @@ mo_status mo_find_kernel(const char *name, const mo_kernel **kernel)
 }
 
 static bool is_pipeline(const mo_pipeline *pipeline, const mo_device *device, const char *name,
-                        const mo_function_constant *constants, size_t n_constants)
-{
+                        const mo_function_constant *constants, size_t n_constants) {
     if (pipeline->device != device || strcmp(pipeline->kernel->name, name) != 0 ||
         pipeline->n_constants != n_constants)
         return false;
@@ -76,8 +71,7 @@ static bool is_pipeline(const mo_pipeline *pipeline, const mo_device *device, co
 
 static mo_status add_pipeline(mo_device *device, const char *name,
                               const mo_function_constant *constants, size_t n_constants,
-                              const mo_pipeline **pipeline)
-{
+                              const mo_pipeline **pipeline) {
     const mo_kernel *kernel = kernel_named(name);
     if (!kernel)
         return mo_fail(MO_INVALID_VALUE, "there is no kernel named '%s'", name);
@@ -106,8 +100,7 @@ static mo_status add_pipeline(mo_device *device, const char *name,
 
 mo_status mo_find_pipeline(mo_device *device, const char *name,
                            const mo_function_constant *constants, size_t n_constants,
-                           const mo_pipeline **pipeline)
-{
+                           const mo_pipeline **pipeline) {
     mo_status status = MO_OK;
     pthread_mutex_lock(&lock);
     const pipeline_entry *entry = pipelines;
@@ -123,17 +116,14 @@ mo_status mo_find_pipeline(mo_device *device, const char *name,
 
 // The lists must be whole, and the lock free, in a forked child.
 
-static void lock_registry(void)
-{
+static void lock_registry(void) {
     pthread_mutex_lock(&lock);
 }
 
-static void unlock_registry(void)
-{
+static void unlock_registry(void) {
     pthread_mutex_unlock(&lock);
 }
 
-__attribute__((constructor)) static void survive_fork(void)
-{
+__attribute__((constructor)) static void survive_fork(void) {
     pthread_atfork(lock_registry, unlock_registry, unlock_registry);
 }

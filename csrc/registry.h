@@ -56,8 +56,7 @@ mo_status mo_find_pipeline(mo_device *device, const char *name,
 
 // Registers a kernel when the library is loaded.
 #define MO_REGISTER_KERNEL(kernel)                                                                 \
-    __attribute__((constructor)) static void register_##kernel(void)                               \
-    {                                                                                              \
+    __attribute__((constructor)) static void register_##kernel(void) {                             \
         mo_register_kernel(&kernel);                                                               \
     }
 

@@ -18,8 +18,7 @@ struct block_q4_0 {
 };
 
 // All lanes get sum_0 of the canonical order: sum_t + sum_(t xor s) for s = 16, 8, 4, 2, 1.
-inline float simd_sum_in_order(float sum)
-{
+inline float simd_sum_in_order(float sum) {
     UNROLL
     for (ushort s = 16; s > 0; s /= 2)
         sum += simd_shuffle_xor(sum, s);
@@ -27,8 +26,8 @@ inline float simd_sum_in_order(float sum)
 }
 
 // The half of a block that a lane owns: 8 bytes from qs, times x[0..7] and x[16..23].
-inline float half_block_dot(device const uchar *qs, thread const float *lo, thread const float *hi)
-{
+inline float half_block_dot(device const uchar *qs, thread const float *lo,
+                            thread const float *hi) {
     float acc = 0.0f;
     UNROLL
     for (short j = 0; j < 8; j++) {
@@ -44,8 +43,7 @@ template <int NW>
 inline void project(device const block_q4_0 *weight_a, device const block_q4_0 *weight_b,
                     device const float *input, device float *dst_a, device float *dst_b,
                     constant proj_q4_0_params &params, uint3 threadgroup_position, ushort lane,
-                    ushort simdgroup)
-{
+                    ushort simdgroup) {
     const int ne12 = is_function_constant_defined(fc_ne12) ? fc_ne12 : int(params.ne12);
     const int r2 = is_function_constant_defined(fc_r2) ? fc_r2 : int(params.r2);
     const int r3 = is_function_constant_defined(fc_r3) ? fc_r3 : int(params.r3);
@@ -53,8 +51,9 @@ inline void project(device const block_q4_0 *weight_a, device const block_q4_0 *
     const long matrix = z % ne12 / r2 + z / ne12 / r3 * params.ne02;
 
     const long blocks_per_row = params.ne00 / 32;
-    const long row_0 = (long(threadgroup_position.x) * PROJ_SIMDGROUPS_PER_THREADGROUP + simdgroup) *
-                       PROJ_ROWS_PER_SIMDGROUP;
+    const long row_0 =
+        (long(threadgroup_position.x) * PROJ_SIMDGROUPS_PER_THREADGROUP + simdgroup) *
+        PROJ_ROWS_PER_SIMDGROUP;
     const long input_row = z * params.ne1 + threadgroup_position.y;
     device const float *x = input + input_row * params.ne10;
 

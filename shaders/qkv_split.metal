@@ -10,8 +10,7 @@ using namespace metal;
 kernel void qkv_split_f32(device const uint *qkv [[buffer(0)]], device uint *q [[buffer(1)]],
                           device uint *k [[buffer(2)]], device uint *v [[buffer(3)]],
                           constant qkv_split_params &params [[buffer(4)]],
-                          uint2 position [[thread_position_in_grid]])
-{
+                          uint2 position [[thread_position_in_grid]]) {
     const uint channel = position.x;
     const ulong row = position.y;
     if (channel >= params.qkv_ch || row >= params.seq)

@@ -33,6 +33,7 @@ def inline_includes(path: Path, seen: set[Path]) -> list[str]:
 
 
 def c_string(line: str) -> str:
+    """A line of text as a C string literal."""
     escaped = line.replace("\\", "\\\\").replace('"', '\\"')
     return f'     "{escaped}\\n"'
 

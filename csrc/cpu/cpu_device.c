@@ -13,8 +13,7 @@
 #include <sys/utsname.h>
 
 // The processor's name for itself, false if it has none.
-static bool processor_name(char *text, size_t size)
-{
+static bool processor_name(char *text, size_t size) {
 #ifdef __APPLE__
     return sysctlbyname("machdep.cpu.brand_string", text, &size, NULL, 0) == 0;
 #else
@@ -36,8 +35,7 @@ static bool processor_name(char *text, size_t size)
 #endif
 }
 
-static void describe(char *text, size_t size)
-{
+static void describe(char *text, size_t size) {
     if (processor_name(text, size))
         return;
     struct utsname system;
@@ -45,8 +43,7 @@ static void describe(char *text, size_t size)
 }
 
 static mo_status make_pipeline(const mo_kernel *kernel, const mo_function_constant *constants,
-                               size_t n_constants, void **state)
-{
+                               size_t n_constants, void **state) {
     (void)constants; // they only repeat what the params say
     (void)n_constants;
     *state = NULL;
@@ -56,8 +53,7 @@ static mo_status make_pipeline(const mo_kernel *kernel, const mo_function_consta
     return MO_OK;
 }
 
-static mo_status commit(const mo_dispatch *dispatches, size_t n, void **in_flight)
-{
+static mo_status commit(const mo_dispatch *dispatches, size_t n, void **in_flight) {
     *in_flight = NULL;
     for (size_t i = 0; i < n; i++) {
         const mo_status status = dispatches[i].pipeline->kernel->native(&dispatches[i]);
@@ -67,8 +63,7 @@ static mo_status commit(const mo_dispatch *dispatches, size_t n, void **in_fligh
     return MO_OK;
 }
 
-static mo_status wait(void *in_flight)
-{
+static mo_status wait(void *in_flight) {
     (void)in_flight;
     return MO_OK;
 }

@@ -10,20 +10,19 @@
 #include "../shaders/kernel_params.h"
 
 #include <math.h>
+#include <string.h>
 
 #define LANES 32
 #define INPUTS_PER_PASS 8
 
-static void decode_block(const unsigned char *block, float *weights)
-{
+static void decode_block(const unsigned char *block, float *weights) {
     for (int j = 0; j < 16; j++) {
         weights[j] = (float)((block[2 + j] & 15) - 8);
         weights[j + 16] = (float)((block[2 + j] >> 4) - 8);
     }
 }
 
-static float half_block_dot(const float *x, const float *weights)
-{
+static float half_block_dot(const float *x, const float *weights) {
     float acc = 0.0f;
     for (int j = 0; j < 8; j++) {
         acc = fmaf(x[j], weights[j], acc);
@@ -33,8 +32,7 @@ static float half_block_dot(const float *x, const float *weights)
 }
 
 // sum_0 after sum_t + sum_(t xor s) for s = 16, 8, 4, 2, 1. Only the sums that reach lane 0.
-static float sum_lanes(float *sum)
-{
+static float sum_lanes(float *sum) {
     for (int s = LANES / 2; s > 0; s /= 2)
         for (int t = 0; t < s; t++)
             sum[t] += sum[t + s];
@@ -43,9 +41,9 @@ static float sum_lanes(float *sum)
 
 // One row of the weight times n inputs of K elements each, results ldy apart.
 static void project_row(const unsigned char *row, const float *x, int64_t n, int64_t K, float *y,
-                        int64_t ldy)
-{
-    float sum[INPUTS_PER_PASS][LANES] = {{0.0f}};
+                        int64_t ldy) {
+    float sum[INPUTS_PER_PASS][LANES];
+    memset(sum, 0, (size_t)n * sizeof *sum); // +0 in every lane
     for (int64_t b = 0; b < K / 32; b++) {
         const unsigned char *block = row + b * MO_Q4_0_BLOCK_BYTES;
         const float d = mo_half_to_float((uint16_t)(block[0] | block[1] << 8));
@@ -70,8 +68,7 @@ typedef struct projection {
 } projection;
 
 // Rows begin to end of all weights, one weight after the other.
-static void project_rows(void *context, size_t begin, size_t end)
-{
+static void project_rows(void *context, size_t begin, size_t end) {
     const projection *p = context;
     const int64_t N = p->params->ne01, K = p->params->ne00, m = p->params->ne1;
     for (size_t r = begin; r < end; r++) {
@@ -84,15 +81,13 @@ static void project_rows(void *context, size_t begin, size_t end)
     }
 }
 
-static mo_status project(const projection *p, size_t n_weights)
-{
+static mo_status project(const projection *p, size_t n_weights) {
     mo_parallel_for(project_rows, (void *)p, n_weights * (size_t)p->params->ne01,
                     (size_t)p->params->ne00 * (size_t)p->params->ne1);
     return MO_OK;
 }
 
-mo_status mo_cpu_mul_mv_q4_0(const mo_dispatch *dispatch)
-{
+mo_status mo_cpu_mul_mv_q4_0(const mo_dispatch *dispatch) {
     const projection p = {.weights = {mo_dispatch_buffer(dispatch, 0)},
                           .x = mo_dispatch_buffer(dispatch, 1),
                           .results = {mo_dispatch_buffer(dispatch, 2)},
@@ -100,8 +95,7 @@ mo_status mo_cpu_mul_mv_q4_0(const mo_dispatch *dispatch)
     return project(&p, 1);
 }
 
-mo_status mo_cpu_fused_dual_proj_q4_0(const mo_dispatch *dispatch)
-{
+mo_status mo_cpu_fused_dual_proj_q4_0(const mo_dispatch *dispatch) {
     const projection p = {
         .weights = {mo_dispatch_buffer(dispatch, 0), mo_dispatch_buffer(dispatch, 1)},
         .x = mo_dispatch_buffer(dispatch, 2),

@@ -12,8 +12,7 @@ typedef struct split {
     size_t spans[3];
 } split;
 
-static void split_rows(void *context, size_t begin, size_t end)
-{
+static void split_rows(void *context, size_t begin, size_t end) {
     const split *s = context;
     const size_t qkv_ch = s->spans[0] + s->spans[1] + s->spans[2];
     for (size_t row = begin; row < end; row++) {
@@ -25,8 +24,7 @@ static void split_rows(void *context, size_t begin, size_t end)
     }
 }
 
-mo_status mo_cpu_qkv_split(const mo_dispatch *dispatch)
-{
+mo_status mo_cpu_qkv_split(const mo_dispatch *dispatch) {
     const qkv_split_params *params = mo_dispatch_bytes(dispatch, 4);
     const split s = {.qkv = mo_dispatch_buffer(dispatch, 0),
                      .results = {mo_dispatch_buffer(dispatch, 1), mo_dispatch_buffer(dispatch, 2),

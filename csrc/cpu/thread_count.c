@@ -12,8 +12,7 @@
 
 #include <sched.h>
 
-static int affinity(void)
-{
+static int affinity(void) {
     // The kernel's mask can be larger than a cpu_set_t: ask with ever larger ones.
     for (int cpus = CPU_SETSIZE; cpus <= 1 << 20; cpus *= 4) {
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
@@ -31,8 +30,7 @@ static int affinity(void)
 }
 
 // Reads the first line of a file; false if there is none.
-static bool read_line(const char *path, char *line, size_t size)
-{
+static bool read_line(const char *path, char *line, size_t size) {
     FILE *file = fopen(path, "re");
     if (!file)
         return false;
@@ -42,16 +40,14 @@ static bool read_line(const char *path, char *line, size_t size)
 }
 
 // The processors of a quota, a started one counted as whole; 0: no quota.
-static int processors(long long quota, long long period)
-{
+static int processors(long long quota, long long period) {
     if (quota <= 0 || period <= 0 || quota / period >= MO_MAX_THREADS)
         return 0;
     return (int)((quota + period - 1) / period);
 }
 
 // Version 2: "max 100000" or "quota period" in one file.
-static int quota_v2(const char *directory)
-{
+static int quota_v2(const char *directory) {
     char path[4352], line[128];
     long long quota, period;
     snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", directory);
@@ -61,8 +57,7 @@ static int quota_v2(const char *directory)
 }
 
 // Version 1: two files, the quota -1 where there is none.
-static int quota_v1(const char *directory)
-{
+static int quota_v1(const char *directory) {
     char path[4352], quota[64], period[64];
     snprintf(path, sizeof path, "/sys/fs/cgroup/cpu%s/cpu.cfs_quota_us", directory);
     if (!read_line(path, quota, sizeof quota))
@@ -74,8 +69,7 @@ static int quota_v1(const char *directory)
 }
 
 // The smallest quota of a group and the groups that it is in. directory is shortened to "".
-static int smallest_quota(char *directory, int (*quota)(const char *))
-{
+static int smallest_quota(char *directory, int (*quota)(const char *)) {
     int smallest = 0;
     for (;;) {
         const int here = quota(directory);
@@ -89,8 +83,7 @@ static int smallest_quota(char *directory, int (*quota)(const char *))
 }
 
 // Lines of /proc/self/cgroup: "0::/path" for version 2, "4:cpu,cpuacct:/path" for version 1.
-static int cgroup_quota(void)
-{
+static int cgroup_quota(void) {
     FILE *file = fopen("/proc/self/cgroup", "re");
     if (!file)
         return 0;
@@ -118,21 +111,18 @@ static int cgroup_quota(void)
 
 #else
 
-static int affinity(void)
-{
+static int affinity(void) {
     return 0;
 }
 
-static int cgroup_quota(void)
-{
+static int cgroup_quota(void) {
     return 0;
 }
 
 #endif
 
 // MLXOPS_NUM_THREADS: a positive number, 0 if it is not set, -1 if it is something else.
-static long environment_num_threads(void)
-{
+static long environment_num_threads(void) {
     const char *text = getenv("MLXOPS_NUM_THREADS");
     if (!text || !*text)
         return 0;
@@ -142,16 +132,16 @@ static long environment_num_threads(void)
     return *end == '\0' && errno == 0 && n >= 1 ? n : -1;
 }
 
-mo_status mo_check_environment(void)
-{
+mo_status mo_check_environment(void) {
     if (environment_num_threads() < 0)
-        return mo_fail(MO_INVALID_VALUE, "MLXOPS_NUM_THREADS is '%.64s', which is no number of "
-                       "threads; it is ignored", getenv("MLXOPS_NUM_THREADS"));
+        return mo_fail(MO_INVALID_VALUE,
+                       "MLXOPS_NUM_THREADS is '%.64s', which is no number of "
+                       "threads; it is ignored",
+                       getenv("MLXOPS_NUM_THREADS"));
     return MO_OK;
 }
 
-int mo_initial_num_threads(void)
-{
+int mo_initial_num_threads(void) {
     long n = environment_num_threads();
     if (n < 1) {
         n = affinity();

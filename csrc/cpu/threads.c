@@ -45,8 +45,7 @@ static struct {
 // 0: not chosen yet.
 static atomic_int num_threads;
 
-int mo_num_threads(void)
-{
+int mo_num_threads(void) {
     int n = atomic_load(&num_threads);
     if (n == 0) {
         n = mo_initial_num_threads();
@@ -57,16 +56,14 @@ int mo_num_threads(void)
     return n;
 }
 
-mo_status mo_set_num_threads(int64_t n)
-{
+mo_status mo_set_num_threads(int64_t n) {
     if (n < 1)
         return mo_fail(MO_INVALID_VALUE, "%lld threads; at least 1 is needed", (long long)n);
     atomic_store(&num_threads, n < MO_MAX_THREADS ? (int)n : MO_MAX_THREADS);
     return MO_OK;
 }
 
-static void run_pieces(job *j)
-{
+static void run_pieces(job *j) {
     for (;;) {
         const size_t piece = atomic_fetch_add(&j->next_piece, 1);
         if (piece >= j->pieces)
@@ -78,8 +75,7 @@ static void run_pieces(job *j)
     }
 }
 
-static void *run_thread(void *unused)
-{
+static void *run_thread(void *unused) {
     (void)unused;
     fesetenv(FE_DFL_ENV); // not that of the thread which started this one
     unsigned long seen = 0;
@@ -104,8 +100,7 @@ static void *run_thread(void *unused)
 
 // Starts threads up to n; fewer where the system gives no more. Signals stay with the threads that
 // the program started itself. Called with pool.lock held.
-static void start_threads(int n)
-{
+static void start_threads(int n) {
     if (pool.n_threads >= n)
         return;
     sigset_t all, previous;
@@ -120,8 +115,7 @@ static void start_threads(int n)
 }
 
 // Called with pool.busy held.
-static void share(job *j, int helpers)
-{
+static void share(job *j, int helpers) {
     pthread_mutex_lock(&pool.lock);
     start_threads(helpers);
     j->places = helpers;
@@ -140,8 +134,7 @@ static void share(job *j, int helpers)
 }
 
 void mo_parallel_for(void (*work)(void *context, size_t begin, size_t end), void *context, size_t n,
-                     size_t cost)
-{
+                     size_t cost) {
     fenv_t environment;
     fegetenv(&environment);
     fesetenv(FE_DFL_ENV);
@@ -163,8 +156,7 @@ void mo_parallel_for(void (*work)(void *context, size_t begin, size_t end), void
 }
 
 // The threads of the pool do not exist in a forked child; it starts its own.
-static void start_afresh(void)
-{
+static void start_afresh(void) {
     pool.busy = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     pool.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     pool.new_job = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
@@ -174,7 +166,6 @@ static void start_afresh(void)
     pool.n_active = 0;
 }
 
-__attribute__((constructor)) static void survive_fork(void)
-{
+__attribute__((constructor)) static void survive_fork(void) {
     pthread_atfork(NULL, NULL, start_afresh);
 }

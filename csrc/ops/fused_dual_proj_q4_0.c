@@ -24,8 +24,7 @@ MO_REGISTER_KERNEL(fused_dual_proj_q4_0)
 
 mo_status mo_fused_dual_proj_q4_0(mo_encoder *encoder, const mo_q4_0_matrix *weight_a,
                                   const mo_q4_0_matrix *weight_b, const mo_array *x,
-                                  mo_result *out_a, mo_result *out_b)
-{
+                                  mo_result *out_a, mo_result *out_b) {
     return mo_encode_projection(encoder, &(mo_projection){
                                              .kernel = fused_dual_proj_q4_0.name,
                                              .n_weights = 2,

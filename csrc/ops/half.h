@@ -6,23 +6,20 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline float mo_float_of_bits(uint32_t bits)
-{
+static inline float mo_float_of_bits(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-static inline uint32_t mo_bits_of_float(float value)
-{
+static inline uint32_t mo_bits_of_float(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
 // Exact. Subnormals included; a NaN keeps its payload.
-static inline float mo_half_to_float(uint16_t half)
-{
+static inline float mo_half_to_float(uint16_t half) {
     const uint32_t sign = (uint32_t)(half & 0x8000) << 16;
     const uint32_t exponent = (half >> 10) & 31;
     const uint32_t fraction = half & 0x3ff;
@@ -34,8 +31,7 @@ static inline float mo_half_to_float(uint16_t half)
 }
 
 // A finite value, rounded to nearest even; values from 65520 on become infinite.
-static inline uint16_t mo_half_of_float(float value)
-{
+static inline uint16_t mo_half_of_float(float value) {
     const uint32_t bits = mo_bits_of_float(value);
     const uint16_t sign = (uint16_t)((bits >> 16) & 0x8000);
     const uint32_t magnitude = bits & 0x7fffffff;

@@ -21,8 +21,7 @@ static const mo_kernel mul_mv_q4_0 = {
 MO_REGISTER_KERNEL(mul_mv_q4_0)
 
 mo_status mo_mul_mv_q4_0(mo_encoder *encoder, const mo_q4_0_matrix *weight, const mo_array *x,
-                         mo_result *out)
-{
+                         mo_result *out) {
     return mo_encode_projection(encoder, &(mo_projection){
                                              .kernel = mul_mv_q4_0.name,
                                              .n_weights = 1,

@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *mo_shape_text(int ndim, const int64_t *shape, char *text, size_t size)
-{
+const char *mo_shape_text(int ndim, const int64_t *shape, char *text, size_t size) {
     size_t used = (size_t)snprintf(text, size, "(");
     for (int i = 0; i < ndim && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, i == 0 ? "%lld" : ", %lld",
@@ -16,8 +15,7 @@ const char *mo_shape_text(int ndim, const int64_t *shape, char *text, size_t siz
 }
 
 mo_status mo_count_rows(const char *name, const mo_array *array, const char *row_name,
-                        int64_t *rows)
-{
+                        int64_t *rows) {
     char text[128];
     if (array->ndim < 1)
         return mo_fail(MO_INVALID_VALUE, "%s has no dimensions; at least one is needed", name);
@@ -38,8 +36,7 @@ mo_status mo_count_rows(const char *name, const mo_array *array, const char *row
 }
 
 // Bytes of a float32 array; false if they do not fit a size_t.
-static bool array_bytes(const mo_array *array, size_t *bytes)
-{
+static bool array_bytes(const mo_array *array, size_t *bytes) {
     *bytes = sizeof(float);
     for (int i = 0; i < array->ndim; i++)
         if (array->shape[i] < 0 || __builtin_mul_overflow(*bytes, (size_t)array->shape[i], bytes))
@@ -47,8 +44,7 @@ static bool array_bytes(const mo_array *array, size_t *bytes)
     return true;
 }
 
-mo_status mo_check_array_size(const char *name, const mo_array *array)
-{
+mo_status mo_check_array_size(const char *name, const mo_array *array) {
     char text[128];
     size_t needed;
     if (!array_bytes(array, &needed))
@@ -57,24 +53,24 @@ mo_status mo_check_array_size(const char *name, const mo_array *array)
     const size_t size = mo_buffer_size(array->buffer);
     const size_t there = array->offset < size ? size - array->offset : 0;
     if (needed > there)
-        return mo_fail(MO_INVALID_VALUE, "the buffer of %s is too small: shape %s needs %zu bytes, "
-                       "%zu are there", name,
-                       mo_shape_text(array->ndim, array->shape, text, sizeof text), needed, there);
+        return mo_fail(MO_INVALID_VALUE,
+                       "the buffer of %s is too small: shape %s needs %zu bytes, "
+                       "%zu are there",
+                       name, mo_shape_text(array->ndim, array->shape, text, sizeof text), needed,
+                       there);
     if (((uintptr_t)mo_buffer_contents(array->buffer) + array->offset) % sizeof(float) != 0)
         return mo_fail(MO_INVALID_VALUE, "%s does not begin at a multiple of 4 bytes", name);
     return MO_OK;
 }
 
-mo_extent mo_extent_of_array(const char *name, const mo_array *array)
-{
+mo_extent mo_extent_of_array(const char *name, const mo_array *array) {
     mo_extent extent = {.name = name, .buffer = array->buffer, .offset = array->offset};
     if (!array->buffer || !array_bytes(array, &extent.size))
         extent.size = 0;
     return extent;
 }
 
-static bool overlap(const mo_extent *a, const mo_extent *b)
-{
+static bool overlap(const mo_extent *a, const mo_extent *b) {
     if (!a->buffer || !b->buffer)
         return false;
     const uintptr_t a_start = (uintptr_t)mo_buffer_contents(a->buffer) + a->offset;
@@ -83,8 +79,7 @@ static bool overlap(const mo_extent *a, const mo_extent *b)
 }
 
 mo_status mo_check_overlap(const mo_extent *results, size_t n_results, const mo_extent *operands,
-                           size_t n_operands)
-{
+                           size_t n_operands) {
     for (size_t i = 0; i < n_results; i++) {
         for (size_t j = 0; j < n_operands; j++)
             if (overlap(&results[i], &operands[j]))
@@ -99,8 +94,7 @@ mo_status mo_check_overlap(const mo_extent *results, size_t n_results, const mo_
 }
 
 mo_status mo_check_result(const char *name, const mo_result *result, const mo_array *x,
-                          int64_t last)
-{
+                          int64_t last) {
     if (!result->buffer)
         return MO_OK;
     bool same = result->ndim == x->ndim && result->shape[x->ndim - 1] == last;
@@ -119,8 +113,7 @@ mo_status mo_check_result(const char *name, const mo_result *result, const mo_ar
     return mo_check_array_size(name, result);
 }
 
-mo_status mo_make_results(mo_result *const *results, const int64_t *last, size_t n, int64_t rows)
-{
+mo_status mo_make_results(mo_result *const *results, const int64_t *last, size_t n, int64_t rows) {
     mo_buffer *made[4] = {NULL};
     for (size_t i = 0; i < n; i++) {
         size_t size;
@@ -128,8 +121,10 @@ mo_status mo_make_results(mo_result *const *results, const int64_t *last, size_t
         if (results[i]->buffer)
             continue;
         if (__builtin_mul_overflow((size_t)rows * sizeof(float), (size_t)last[i], &size))
-            status = mo_fail(MO_INVALID_VALUE, "the size in bytes of a result of shape (%lld, %lld)"
-                             " overflows", (long long)rows, (long long)last[i]);
+            status = mo_fail(MO_INVALID_VALUE,
+                             "the size in bytes of a result of shape (%lld, %lld)"
+                             " overflows",
+                             (long long)rows, (long long)last[i]);
         if (status == MO_OK)
             status = mo_buffer_alloc(size, &made[i]);
         if (status != MO_OK) {
@@ -146,8 +141,7 @@ mo_status mo_make_results(mo_result *const *results, const int64_t *last, size_t
     return MO_OK;
 }
 
-void mo_discard_results(mo_result *const *results, mo_buffer *const *given, size_t n)
-{
+void mo_discard_results(mo_result *const *results, mo_buffer *const *given, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (!given[i]) {
             mo_buffer_release(results[i]->buffer);

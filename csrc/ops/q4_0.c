@@ -11,8 +11,7 @@
 #define ELEMENTS MO_Q4_0_BLOCK_ELEMENTS
 #define BYTES MO_Q4_0_BLOCK_BYTES
 
-mo_status mo_q4_0_size(int64_t N, int64_t K, size_t *size)
-{
+mo_status mo_q4_0_size(int64_t N, int64_t K, size_t *size) {
     if (N < 1 || K < 1)
         return mo_fail(MO_INVALID_VALUE, "%s is %lld; it must be positive", N < 1 ? "N" : "K",
                        (long long)(N < 1 ? N : K));
@@ -20,24 +19,26 @@ mo_status mo_q4_0_size(int64_t N, int64_t K, size_t *size)
         return mo_fail(MO_INVALID_VALUE, "%s is %lld; it is at most 2^31 - 1",
                        N > MO_MAX_SIZE ? "N" : "K", (long long)(N > MO_MAX_SIZE ? N : K));
     if (K % ELEMENTS != 0)
-        return mo_fail(MO_INVALID_VALUE, "K is %lld; it must be a multiple of 32, the elements of "
-                       "a Q4_0 block", (long long)K);
+        return mo_fail(MO_INVALID_VALUE,
+                       "K is %lld; it must be a multiple of 32, the elements of "
+                       "a Q4_0 block",
+                       (long long)K);
     if (__builtin_mul_overflow((size_t)N, (size_t)(K / ELEMENTS) * BYTES, size))
-        return mo_fail(MO_INVALID_VALUE, "the size in bytes of a matrix of shape (%lld, %lld) "
-                       "overflows", (long long)N, (long long)K);
+        return mo_fail(MO_INVALID_VALUE,
+                       "the size in bytes of a matrix of shape (%lld, %lld) "
+                       "overflows",
+                       (long long)N, (long long)K);
     return MO_OK;
 }
 
 // Whether x can be a block's element of largest magnitude: finite, with a scale that fits a half.
-static bool can_scale(float x)
-{
+static bool can_scale(float x) {
     return fabsf(x) < 65520.0f * 8.0f;
 }
 
 // Quantises one block as ggml does; false if the block cannot be represented. The product and the
 // sum of x * (1/d) + 8.5 are rounded one after the other.
-static bool quantize_block(const float *x, unsigned char *block)
-{
+static bool quantize_block(const float *x, unsigned char *block) {
     float largest = 0.0f; // with its sign; the first one on a tie
     bool representable = true;
     for (int j = 0; j < ELEMENTS; j++) {
@@ -68,15 +69,13 @@ typedef struct quantization {
     atomic_llong bad_row; // the first row that cannot be represented; LLONG_MAX: none
 } quantization;
 
-static void note_bad_row(quantization *q, long long row)
-{
+static void note_bad_row(quantization *q, long long row) {
     long long first = atomic_load(&q->bad_row);
     while (row < first && !atomic_compare_exchange_weak(&q->bad_row, &first, row))
         ;
 }
 
-static void quantize_rows(void *context, size_t begin, size_t end)
-{
+static void quantize_rows(void *context, size_t begin, size_t end) {
     quantization *q = context;
     for (size_t row = begin; row < end; row++)
         for (size_t b = 0; b < q->blocks_per_row; b++) {
@@ -88,23 +87,26 @@ static void quantize_rows(void *context, size_t begin, size_t end)
         }
 }
 
-static mo_status explain_bad_row(const float *row, int64_t K, long long index)
-{
+static mo_status explain_bad_row(const float *row, int64_t K, long long index) {
     for (int64_t k = 0; k < K; k++) {
         if (!isfinite(row[k]))
-            return mo_fail(MO_INVALID_VALUE, "row %lld, column %lld is %s; Q4_0 holds finite "
-                           "values only", index, (long long)k,
-                           isnan(row[k]) ? "NaN" : row[k] > 0 ? "inf" : "-inf");
+            return mo_fail(MO_INVALID_VALUE,
+                           "row %lld, column %lld is %s; Q4_0 holds finite "
+                           "values only",
+                           index, (long long)k,
+                           isnan(row[k]) ? "NaN"
+                           : row[k] > 0  ? "inf"
+                                         : "-inf");
         if (!can_scale(row[k]))
-            return mo_fail(MO_INVALID_VALUE, "row %lld, column %lld is %g; the largest magnitude "
-                           "whose Q4_0 scale fits a half is below 524160", index, (long long)k,
-                           (double)row[k]);
+            return mo_fail(MO_INVALID_VALUE,
+                           "row %lld, column %lld is %g; the largest magnitude "
+                           "whose Q4_0 scale fits a half is below 524160",
+                           index, (long long)k, (double)row[k]);
     }
     return mo_fail(MO_INVALID_VALUE, "row %lld changed while it was quantised", index);
 }
 
-mo_status mo_q4_0_quantize(const float *values, int64_t N, int64_t K, void *blocks)
-{
+mo_status mo_q4_0_quantize(const float *values, int64_t N, int64_t K, void *blocks) {
     size_t size;
     const mo_status status = mo_q4_0_size(N, K, &size);
     if (status != MO_OK)
@@ -126,8 +128,7 @@ typedef struct dequantization {
     float *values;
 } dequantization;
 
-static void dequantize_rows(void *context, size_t begin, size_t end)
-{
+static void dequantize_rows(void *context, size_t begin, size_t end) {
     const dequantization *q = context;
     for (size_t i = begin * q->blocks_per_row; i < end * q->blocks_per_row; i++) {
         const unsigned char *block = q->blocks + i * BYTES;
@@ -140,8 +141,7 @@ static void dequantize_rows(void *context, size_t begin, size_t end)
     }
 }
 
-void mo_q4_0_dequantize(const void *blocks, int64_t N, int64_t K, float *values)
-{
+void mo_q4_0_dequantize(const void *blocks, int64_t N, int64_t K, float *values) {
     dequantization q = {
         .blocks = blocks, .blocks_per_row = (size_t)(K / ELEMENTS), .values = values};
     mo_parallel_for(dequantize_rows, &q, (size_t)N, (size_t)K);

@@ -27,8 +27,7 @@ MO_REGISTER_KERNEL(qkv_split)
 
 static const char *const result_names[3] = {"out[0] (q)", "out[1] (k)", "out[2] (v)"};
 
-static mo_status check_spans(const mo_array *qkv, const int64_t spans[3])
-{
+static mo_status check_spans(const mo_array *qkv, const int64_t spans[3]) {
     static const char *const names[3] = {"q_sp", "k_sp", "v_sp"};
     int64_t sum = 0;
     for (int i = 0; i < 3; i++) {
@@ -36,23 +35,23 @@ static mo_status check_spans(const mo_array *qkv, const int64_t spans[3])
             return mo_fail(MO_INVALID_VALUE, "%s is %lld; it must be positive", names[i],
                            (long long)spans[i]);
         if (__builtin_add_overflow(sum, spans[i], &sum) || sum > MO_MAX_SIZE)
-            return mo_fail(MO_INVALID_VALUE, "q_sp + k_sp + v_sp = %lld + %lld + %lld; it is at "
-                           "most 2^31 - 1", (long long)spans[0], (long long)spans[1],
-                           (long long)spans[2]);
+            return mo_fail(MO_INVALID_VALUE,
+                           "q_sp + k_sp + v_sp = %lld + %lld + %lld; it is at "
+                           "most 2^31 - 1",
+                           (long long)spans[0], (long long)spans[1], (long long)spans[2]);
     }
     char text[128];
     if (qkv->shape[qkv->ndim - 1] != sum)
-        return mo_fail(MO_INVALID_VALUE, "qkv has shape %s; its last dimension must be q_sp + k_sp "
+        return mo_fail(MO_INVALID_VALUE,
+                       "qkv has shape %s; its last dimension must be q_sp + k_sp "
                        "+ v_sp = %lld + %lld + %lld = %lld",
-                       mo_shape_text(qkv->ndim, qkv->shape, text, sizeof text),
-                       (long long)spans[0], (long long)spans[1], (long long)spans[2],
-                       (long long)sum);
+                       mo_shape_text(qkv->ndim, qkv->shape, text, sizeof text), (long long)spans[0],
+                       (long long)spans[1], (long long)spans[2], (long long)sum);
     return MO_OK;
 }
 
 static mo_status check_results(const mo_array *qkv, const int64_t spans[3],
-                               mo_result *const results[3])
-{
+                               mo_result *const results[3]) {
     mo_extent extents[3];
     for (int i = 0; i < 3; i++) {
         const mo_status status = mo_check_result(result_names[i], results[i], qkv, spans[i]);
@@ -65,8 +64,7 @@ static mo_status check_results(const mo_array *qkv, const int64_t spans[3],
 }
 
 static mo_status record(mo_encoder *encoder, const mo_array *qkv, const qkv_split_params *params,
-                        mo_result *const results[3])
-{
+                        mo_result *const results[3]) {
     const mo_pipeline *pipeline;
     mo_status status =
         mo_find_pipeline(mo_encoder_device(encoder), qkv_split.name, NULL, 0, &pipeline);
@@ -88,8 +86,7 @@ static mo_status record(mo_encoder *encoder, const mo_array *qkv, const qkv_spli
 }
 
 mo_status mo_qkv_split_f32(mo_encoder *encoder, const mo_array *qkv, int64_t q_sp, int64_t k_sp,
-                           int64_t v_sp, mo_result *q, mo_result *k, mo_result *v)
-{
+                           int64_t v_sp, mo_result *q, mo_result *k, mo_result *v) {
     const int64_t spans[3] = {q_sp, k_sp, v_sp};
     mo_result *const results[3] = {q, k, v};
     int64_t seq;
@@ -104,8 +101,10 @@ mo_status mo_qkv_split_f32(mo_encoder *encoder, const mo_array *qkv, int64_t q_s
         return status;
 
     mo_buffer *const given[3] = {q->buffer, k->buffer, v->buffer};
-    const qkv_split_params params = {.seq = (uint32_t)seq, .q_sp = (uint32_t)q_sp,
-                                     .k_sp = (uint32_t)k_sp, .v_sp = (uint32_t)v_sp,
+    const qkv_split_params params = {.seq = (uint32_t)seq,
+                                     .q_sp = (uint32_t)q_sp,
+                                     .k_sp = (uint32_t)k_sp,
+                                     .v_sp = (uint32_t)v_sp,
                                      .qkv_ch = (uint32_t)(q_sp + k_sp + v_sp)};
     status = mo_make_results(results, spans, 3, seq);
     if (status == MO_OK)

@@ -2,8 +2,7 @@
 
 #include "python/core.h"
 
-static int find_name(const mo_py_signature *signature, PyObject *keyword)
-{
+static int find_name(const mo_py_signature *signature, PyObject *keyword) {
     for (int i = 0; i < MO_PY_MAX_PARAMETERS && signature->names[i]; i++)
         if (PyUnicode_CompareWithASCIIString(keyword, signature->names[i]) == 0)
             return i;
@@ -11,8 +10,7 @@ static int find_name(const mo_py_signature *signature, PyObject *keyword)
 }
 
 bool mo_py_parse(const mo_py_signature *signature, PyObject *const *args, Py_ssize_t n_args,
-                 PyObject *kwnames, PyObject **values)
-{
+                 PyObject *kwnames, PyObject **values) {
     memset(values, 0, MO_PY_MAX_PARAMETERS * sizeof *values);
     if (n_args > signature->n_positional) {
         PyErr_Format(PyExc_TypeError, "%s() takes at most %d positional arguments (%zd given)",
@@ -42,8 +40,7 @@ bool mo_py_parse(const mo_py_signature *signature, PyObject *const *args, Py_ssi
     return true;
 }
 
-bool mo_py_int64(PyObject *object, int64_t *value)
-{
+bool mo_py_int64(PyObject *object, int64_t *value) {
     PyObject *index = PyNumber_Index(object);
     if (!index)
         return false;
@@ -52,8 +49,7 @@ bool mo_py_int64(PyObject *object, int64_t *value)
     return *value != -1 || !PyErr_Occurred();
 }
 
-bool mo_py_device(PyObject *object, mo_device **device)
-{
+bool mo_py_device(PyObject *object, mo_device **device) {
     if (!object || object == Py_None) {
         *device = mo_default_device();
         return true;
@@ -64,8 +60,10 @@ bool mo_py_device(PyObject *object, mo_device **device)
     if (!text) {
         if (!name && !PyErr_ExceptionMatches(PyExc_AttributeError)) // the attribute's own error
             return false;
-        PyErr_Format(PyExc_TypeError, "a device is a name such as 'cpu', or one of mlxops.devices(); "
-                     "not %.100s", Py_TYPE(object)->tp_name);
+        PyErr_Format(PyExc_TypeError,
+                     "a device is a name such as 'cpu', or one of mlxops.devices(); "
+                     "not %.100s",
+                     Py_TYPE(object)->tp_name);
         Py_XDECREF(name);
         return false;
     }
@@ -76,8 +74,7 @@ bool mo_py_device(PyObject *object, mo_device **device)
     return status == MO_OK;
 }
 
-PyObject *mo_py_call_arrays(const char *function, PyObject *a, PyObject *b, PyObject *c)
-{
+PyObject *mo_py_call_arrays(const char *function, PyObject *a, PyObject *b, PyObject *c) {
     PyObject *module = PyImport_ImportModule("mlxops._arrays");
     if (!module)
         return NULL;

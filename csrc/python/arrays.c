@@ -6,8 +6,7 @@
 #include "python/core.h"
 
 // Fills in the rest of an argument whose object is set. false with a MemoryError.
-static bool describe(mo_py_array *argument)
-{
+static bool describe(mo_py_array *argument) {
     PyArrayObject *object = argument->object;
     argument->array.ndim = PyArray_NDIM(object);
     argument->array.shape = argument->shape;
@@ -20,20 +19,17 @@ static bool describe(mo_py_array *argument)
     return status == MO_OK;
 }
 
-static bool is_ready_input(PyObject *object)
-{
+static bool is_ready_input(PyObject *object) {
     return PyArray_CheckExact(object) && PyArray_TYPE((PyArrayObject *)object) == NPY_FLOAT32 &&
            PyArray_ISCARRAY_RO((PyArrayObject *)object);
 }
 
-static bool is_ready_output(PyObject *object)
-{
+static bool is_ready_output(PyObject *object) {
     return PyArray_CheckExact(object) && PyArray_TYPE((PyArrayObject *)object) == NPY_FLOAT32 &&
            PyArray_ISCARRAY((PyArrayObject *)object);
 }
 
-bool mo_py_input(PyObject *object, const char *name, PyObject *outs, mo_py_array *input)
-{
+bool mo_py_input(PyObject *object, const char *name, PyObject *outs, mo_py_array *input) {
     *input = (mo_py_array){.object = NULL};
     if (is_ready_input(object)) {
         input->object = (PyArrayObject *)Py_NewRef(object);
@@ -41,8 +37,8 @@ bool mo_py_input(PyObject *object, const char *name, PyObject *outs, mo_py_array
         PyObject *text = PyUnicode_FromString(name);
         if (!text)
             return false;
-        input->object = (PyArrayObject *)mo_py_call_arrays("as_float32", text, object,
-                                                           outs ? outs : Py_None);
+        input->object =
+            (PyArrayObject *)mo_py_call_arrays("as_float32", text, object, outs ? outs : Py_None);
         Py_DECREF(text);
         if (!input->object)
             return false;
@@ -51,8 +47,7 @@ bool mo_py_input(PyObject *object, const char *name, PyObject *outs, mo_py_array
 }
 
 // One array of out=. false with an exception.
-static bool take_output(PyObject *object, const char *name, mo_py_array *output)
-{
+static bool take_output(PyObject *object, const char *name, mo_py_array *output) {
     if (!is_ready_output(object)) {
         PyObject *text = PyUnicode_FromString(name);
         PyObject *checked = text ? mo_py_call_arrays("check_out", text, object, NULL) : NULL;
@@ -65,8 +60,7 @@ static bool take_output(PyObject *object, const char *name, mo_py_array *output)
     return describe(output);
 }
 
-bool mo_py_outputs(PyObject *out, int n, mo_py_array *outputs)
-{
+bool mo_py_outputs(PyObject *out, int n, mo_py_array *outputs) {
     for (int i = 0; i < n; i++)
         outputs[i] = (mo_py_array){.object = NULL};
     if (!out || out == Py_None)
@@ -81,8 +75,10 @@ bool mo_py_outputs(PyObject *out, int n, mo_py_array *outputs)
         return false;
     bool taken = PyTuple_GET_SIZE(items) == n;
     if (!taken)
-        PyErr_Format(PyExc_ValueError, "out holds %zd arrays; it needs exactly one for each result, "
-                     "%d", PyTuple_GET_SIZE(items), n);
+        PyErr_Format(PyExc_ValueError,
+                     "out holds %zd arrays; it needs exactly one for each result, "
+                     "%d",
+                     PyTuple_GET_SIZE(items), n);
     for (int i = 0; i < n && taken; i++) {
         char name[16];
         snprintf(name, sizeof name, "out[%d]", i);
@@ -94,15 +90,13 @@ bool mo_py_outputs(PyObject *out, int n, mo_py_array *outputs)
     return taken;
 }
 
-void mo_py_clear(mo_py_array *argument)
-{
+void mo_py_clear(mo_py_array *argument) {
     mo_buffer_release(argument->array.buffer);
     argument->array.buffer = NULL;
     Py_CLEAR(argument->object);
 }
 
-PyObject *mo_py_new_array(mo_buffer *buffer, int ndim, const npy_intp *shape)
-{
+PyObject *mo_py_new_array(mo_buffer *buffer, int ndim, const npy_intp *shape) {
     void *contents = mo_buffer_contents(buffer);
     PyObject *owner = mo_py_new_buffer(buffer);
     if (!owner)
@@ -120,8 +114,7 @@ PyObject *mo_py_new_array(mo_buffer *buffer, int ndim, const npy_intp *shape)
     return array;
 }
 
-PyObject *mo_py_result(mo_py_array *output, const mo_py_array *input, int64_t last)
-{
+PyObject *mo_py_result(mo_py_array *output, const mo_py_array *input, int64_t last) {
     if (output->object)
         return Py_NewRef((PyObject *)output->object);
     npy_intp shape[NPY_MAXDIMS];

@@ -5,13 +5,11 @@
 PyTypeObject *mo_py_BufferType;
 
 typedef struct buffer_object {
-    PyObject_HEAD
-    mo_buffer *buffer;
+    PyObject_HEAD mo_buffer *buffer;
     Py_buffer mapping; // of the object whose memory was borrowed; obj is NULL for our own
 } buffer_object;
 
-static buffer_object *allocate(void)
-{
+static buffer_object *allocate(void) {
     buffer_object *self = PyObject_New(buffer_object, mo_py_BufferType);
     if (self) {
         self->buffer = NULL;
@@ -20,8 +18,7 @@ static buffer_object *allocate(void)
     return self;
 }
 
-PyObject *mo_py_new_buffer(mo_buffer *buffer)
-{
+PyObject *mo_py_new_buffer(mo_buffer *buffer) {
     buffer_object *self = allocate();
     if (!self) {
         mo_buffer_release(buffer);
@@ -31,13 +28,11 @@ PyObject *mo_py_new_buffer(mo_buffer *buffer)
     return (PyObject *)self;
 }
 
-mo_buffer *mo_py_buffer_of(PyObject *object)
-{
+mo_buffer *mo_py_buffer_of(PyObject *object) {
     return ((buffer_object *)object)->buffer;
 }
 
-static PyObject *borrow(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
+static PyObject *borrow(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     PyObject *memory;
     (void)type;
     if (kwargs && PyDict_GET_SIZE(kwargs) > 0) {
@@ -62,8 +57,7 @@ static PyObject *borrow(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static void deallocate(PyObject *object)
-{
+static void deallocate(PyObject *object) {
     buffer_object *self = (buffer_object *)object;
     PyTypeObject *type = Py_TYPE(object);
     mo_buffer_release(self->buffer);
@@ -72,9 +66,10 @@ static void deallocate(PyObject *object)
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(doc, "Buffer(memory)\n--\n\n"
-                  "Memory that operations use in place: of an object with the buffer protocol, which "
-                  "is\nkept alive and locked, or the library's own.");
+PyDoc_STRVAR(doc,
+             "Buffer(memory)\n--\n\n"
+             "Memory that operations use in place: of an object with the buffer protocol, which "
+             "is\nkept alive and locked, or the library's own.");
 
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)doc},
@@ -90,8 +85,7 @@ static PyType_Spec spec = {
     .slots = slots,
 };
 
-bool mo_py_init_buffer(PyObject *module)
-{
+bool mo_py_init_buffer(PyObject *module) {
     mo_py_BufferType = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
     return mo_py_BufferType && PyModule_AddType(module, mo_py_BufferType) == 0;
 }

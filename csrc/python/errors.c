@@ -4,8 +4,7 @@
 
 PyObject *mo_py_DeviceError;
 
-static PyObject *exception_of(mo_status status)
-{
+static PyObject *exception_of(mo_status status) {
     switch (status) {
     case MO_INVALID_VALUE:
         return PyExc_ValueError;
@@ -20,8 +19,7 @@ static PyObject *exception_of(mo_status status)
     return PyExc_RuntimeError;
 }
 
-PyObject *mo_py_raise(mo_status status)
-{
+PyObject *mo_py_raise(mo_status status) {
     const char *message = mo_status_message();
     PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
     if (text) {

@@ -3,28 +3,26 @@
 #define MLXOPS_IMPORTS_NUMPY
 #include "python/core.h"
 
-static bool add_exceptions(PyObject *module)
-{
+static bool add_exceptions(PyObject *module) {
     mo_py_DeviceError = PyErr_NewExceptionWithDoc(
         "mlxops.DeviceError",
         "There is no such device, or it failed; the message has the driver's own text.",
         PyExc_RuntimeError, NULL);
-    return mo_py_DeviceError && PyModule_AddObjectRef(module, "DeviceError", mo_py_DeviceError) == 0;
+    return mo_py_DeviceError &&
+           PyModule_AddObjectRef(module, "DeviceError", mo_py_DeviceError) == 0;
 }
 
 // A warning where the environment asks for something that cannot be.
-static bool check_environment(void)
-{
+static bool check_environment(void) {
     return mo_check_environment() == MO_OK ||
            PyErr_WarnEx(PyExc_RuntimeWarning, mo_status_message(), 1) == 0;
 }
 
-static int execute(PyObject *module)
-{
+static int execute(PyObject *module) {
     static bool executed; // types and exceptions are one for the process
     if (executed) {
         PyErr_SetString(PyExc_ImportError, "mlxops cannot be loaded a second time, nor into a "
-                        "subinterpreter");
+                                           "subinterpreter");
         return -1;
     }
     import_array1(-1);
@@ -53,7 +51,6 @@ static PyModuleDef definition = {
     .m_slots = slots,
 };
 
-PyMODINIT_FUNC PyInit__core(void)
-{
+PyMODINIT_FUNC PyInit__core(void) {
     return PyModuleDef_Init(&definition);
 }

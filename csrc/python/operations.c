@@ -14,8 +14,7 @@ typedef struct call {
 
 typedef mo_status (*encode_function)(mo_encoder *encoder, call *c);
 
-static mo_status encode_and_run(encode_function encode, call *c)
-{
+static mo_status encode_and_run(encode_function encode, call *c) {
     mo_encoder *encoder;
     mo_status status = mo_encoder_begin(c->device, &encoder);
     if (status != MO_OK)
@@ -30,8 +29,7 @@ static mo_status encode_and_run(encode_function encode, call *c)
 }
 
 // The results as one array or a tuple of them. NULL with an exception.
-static PyObject *collect(call *c)
-{
+static PyObject *collect(call *c) {
     if (c->n_results == 1)
         return mo_py_result(&c->results[0], &c->input, c->last[0]);
     PyObject *results = PyTuple_New(c->n_results);
@@ -47,17 +45,14 @@ static PyObject *collect(call *c)
 
 // Everything that the operations have in common, once what is their own has been put into the call.
 static PyObject *run(encode_function encode, call *c, PyObject *input, const char *input_name,
-                     PyObject *out, PyObject *device)
-{
+                     PyObject *out, PyObject *device) {
     if (!mo_py_device(device, &c->device) || !mo_py_outputs(out, c->n_results, c->results))
         return NULL;
     PyObject *result = NULL;
     if (mo_py_input(input, input_name, out, &c->input)) {
         mo_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = encode_and_run(encode, c);
-        Py_END_ALLOW_THREADS
-        result = status == MO_OK ? collect(c) : mo_py_raise(status);
+        Py_BEGIN_ALLOW_THREADS status = encode_and_run(encode, c);
+        Py_END_ALLOW_THREADS result = status == MO_OK ? collect(c) : mo_py_raise(status);
     }
     mo_py_clear(&c->input);
     for (int i = 0; i < c->n_results; i++)
@@ -67,43 +62,42 @@ static PyObject *run(encode_function encode, call *c, PyObject *input, const cha
 
 // ---- Projections -------------------------------------------------------------------------------
 
-static mo_status encode_mul_mv(mo_encoder *encoder, call *c)
-{
+static mo_status encode_mul_mv(mo_encoder *encoder, call *c) {
     return mo_mul_mv_q4_0(encoder, c->weights[0], &c->input.array, &c->results[0].array);
 }
 
-PyDoc_STRVAR(mul_mv_q4_0_doc,
-             "mul_mv_q4_0($module, weight, x, *, out=None, device=None)\n--\n\n"
-             "Multiply x by a Q4_0 weight matrix: x @ weight.T.\n\n"
-             "Parameters\n"
-             "----------\n"
-             "weight : Q4_0Matrix\n"
-             "    Shape (N, K).\n"
-             "x : array_like of float32\n"
-             "    Shape (..., K): one or more rows of activations. float16 and non-contiguous arrays\n"
-             "    are converted; other dtypes are refused.\n"
-             "out : ndarray of float32, optional\n"
-             "    Shape (..., N), C-contiguous: where to put the result.\n"
-             "device : str or Device, optional\n"
-             "    Where to run; by default on default_device().\n\n"
-             "Returns\n"
-             "-------\n"
-             "ndarray of float32\n"
-             "    Shape (..., N); `out` if it was given. Every element is summed in the same order,\n"
-             "    whatever the number of rows, the threads and the device: the same bits.\n\n"
-             "Raises\n"
-             "------\n"
-             "ValueError\n"
-             "    If the shapes do not fit, m or a dimension is 0, or out cannot take the result.\n"
-             "TypeError\n"
-             "    If weight is no Q4_0Matrix, or a dtype is wrong.\n"
-             "DeviceError\n"
-             "    If there is no such device, or it failed.\n"
-             "MemoryError\n");
+PyDoc_STRVAR(
+    mul_mv_q4_0_doc,
+    "mul_mv_q4_0($module, weight, x, *, out=None, device=None)\n--\n\n"
+    "Multiply x by a Q4_0 weight matrix: x @ weight.T.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "weight : Q4_0Matrix\n"
+    "    Shape (N, K).\n"
+    "x : array_like of float32\n"
+    "    Shape (..., K): one or more rows of activations. float16 and non-contiguous arrays\n"
+    "    are converted; other dtypes are refused.\n"
+    "out : ndarray of float32, optional\n"
+    "    Shape (..., N), C-contiguous: where to put the result.\n"
+    "device : str or Device, optional\n"
+    "    Where to run; by default on default_device().\n\n"
+    "Returns\n"
+    "-------\n"
+    "ndarray of float32\n"
+    "    Shape (..., N); `out` if it was given. Every element is summed in the same order,\n"
+    "    whatever the number of rows, the threads and the device: the same bits.\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    If the shapes do not fit, m or a dimension is 0, or out cannot take the result.\n"
+    "TypeError\n"
+    "    If weight is no Q4_0Matrix, or a dtype is wrong.\n"
+    "DeviceError\n"
+    "    If there is no such device, or it failed.\n"
+    "MemoryError\n");
 
 static PyObject *mul_mv_q4_0(PyObject *module, PyObject *const *args, Py_ssize_t n_args,
-                             PyObject *kwnames)
-{
+                             PyObject *kwnames) {
     static const mo_py_signature signature = {
         "mul_mv_q4_0", 2, 2, {"weight", "x", "out", "device"}};
     PyObject *values[MO_PY_MAX_PARAMETERS];
@@ -118,45 +112,44 @@ static PyObject *mul_mv_q4_0(PyObject *module, PyObject *const *args, Py_ssize_t
     return run(encode_mul_mv, &c, values[1], "x", values[2], values[3]);
 }
 
-static mo_status encode_fused_dual_proj(mo_encoder *encoder, call *c)
-{
+static mo_status encode_fused_dual_proj(mo_encoder *encoder, call *c) {
     return mo_fused_dual_proj_q4_0(encoder, c->weights[0], c->weights[1], &c->input.array,
                                    &c->results[0].array, &c->results[1].array);
 }
 
-PyDoc_STRVAR(fused_dual_proj_q4_0_doc,
-             "fused_dual_proj_q4_0($module, weight_a, weight_b, x, *, out=None, device=None)\n--\n\n"
-             "Multiply x by two Q4_0 weight matrices of one shape, in one dispatch.\n\n"
-             "For Q + gate, K + V, or an MLP's gate + up. The results are the bits of two calls of\n"
-             "mul_mv_q4_0.\n\n"
-             "Parameters\n"
-             "----------\n"
-             "weight_a, weight_b : Q4_0Matrix\n"
-             "    Shape (N, K), both.\n"
-             "x : array_like of float32\n"
-             "    Shape (..., K): one or more rows of activations. float16 and non-contiguous arrays\n"
-             "    are converted; other dtypes are refused.\n"
-             "out : pair of ndarray of float32, optional\n"
-             "    Shape (..., N), C-contiguous, both: where to put the results.\n"
-             "device : str or Device, optional\n"
-             "    Where to run; by default on default_device().\n\n"
-             "Returns\n"
-             "-------\n"
-             "(a, b) : ndarrays of float32\n"
-             "    x @ weight_a.T and x @ weight_b.T, shape (..., N); those of `out` if it was given.\n\n"
-             "Raises\n"
-             "------\n"
-             "ValueError\n"
-             "    If the shapes do not fit, m or a dimension is 0, or out cannot take the results.\n"
-             "TypeError\n"
-             "    If a weight is no Q4_0Matrix, or a dtype is wrong.\n"
-             "DeviceError\n"
-             "    If there is no such device, or it failed.\n"
-             "MemoryError\n");
+PyDoc_STRVAR(
+    fused_dual_proj_q4_0_doc,
+    "fused_dual_proj_q4_0($module, weight_a, weight_b, x, *, out=None, device=None)\n--\n\n"
+    "Multiply x by two Q4_0 weight matrices of one shape, in one dispatch.\n\n"
+    "For Q + gate, K + V, or an MLP's gate + up. The results are the bits of two calls of\n"
+    "mul_mv_q4_0.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "weight_a, weight_b : Q4_0Matrix\n"
+    "    Shape (N, K), both.\n"
+    "x : array_like of float32\n"
+    "    Shape (..., K): one or more rows of activations. float16 and non-contiguous arrays\n"
+    "    are converted; other dtypes are refused.\n"
+    "out : pair of ndarray of float32, optional\n"
+    "    Shape (..., N), C-contiguous, both: where to put the results.\n"
+    "device : str or Device, optional\n"
+    "    Where to run; by default on default_device().\n\n"
+    "Returns\n"
+    "-------\n"
+    "(a, b) : ndarrays of float32\n"
+    "    x @ weight_a.T and x @ weight_b.T, shape (..., N); those of `out` if it was given.\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    If the shapes do not fit, m or a dimension is 0, or out cannot take the results.\n"
+    "TypeError\n"
+    "    If a weight is no Q4_0Matrix, or a dtype is wrong.\n"
+    "DeviceError\n"
+    "    If there is no such device, or it failed.\n"
+    "MemoryError\n");
 
 static PyObject *fused_dual_proj_q4_0(PyObject *module, PyObject *const *args, Py_ssize_t n_args,
-                                      PyObject *kwnames)
-{
+                                      PyObject *kwnames) {
     static const mo_py_signature signature = {
         "fused_dual_proj_q4_0", 3, 3, {"weight_a", "weight_b", "x", "out", "device"}};
     PyObject *values[MO_PY_MAX_PARAMETERS];
@@ -175,14 +168,12 @@ static PyObject *fused_dual_proj_q4_0(PyObject *module, PyObject *const *args, P
 
 // ---- QKV split ---------------------------------------------------------------------------------
 
-static mo_status encode_qkv_split(mo_encoder *encoder, call *c)
-{
+static mo_status encode_qkv_split(mo_encoder *encoder, call *c) {
     return mo_qkv_split_f32(encoder, &c->input.array, c->last[0], c->last[1], c->last[2],
                             &c->results[0].array, &c->results[1].array, &c->results[2].array);
 }
 
-static int count_given(PyObject *const *values, int n)
-{
+static int count_given(PyObject *const *values, int n) {
     int given = 0;
     for (int i = 0; i < n; i++)
         given += values[i] && values[i] != Py_None;
@@ -191,8 +182,7 @@ static int count_given(PyObject *const *values, int n)
 
 // spans = heads * size of a head. false with an exception.
 static bool multiply_heads(const mo_py_signature *signature, PyObject *const *values,
-                           int64_t *spans)
-{
+                           int64_t *spans) {
     int64_t numbers[4];
     for (int i = 0; i < 4; i++) {
         if (!mo_py_int64(values[4 + i], &numbers[i]))
@@ -205,7 +195,8 @@ static bool multiply_heads(const mo_py_signature *signature, PyObject *const *va
     }
     if (__builtin_mul_overflow(numbers[0], numbers[1], &spans[0]) ||
         __builtin_mul_overflow(numbers[2], numbers[3], &spans[2])) {
-        PyErr_SetString(PyExc_ValueError, "n_k_heads * d_k or n_v_heads * d_v overflows; q_sp + k_sp "
+        PyErr_SetString(PyExc_ValueError,
+                        "n_k_heads * d_k or n_v_heads * d_v overflows; q_sp + k_sp "
                         "+ v_sp is at most 2^31 - 1");
         return false;
     }
@@ -214,60 +205,60 @@ static bool multiply_heads(const mo_py_signature *signature, PyObject *const *va
 }
 
 // The spans from values[1..3], or from the heads in values[4..7]. false with an exception.
-static bool take_spans(const mo_py_signature *signature, PyObject *const *values, int64_t *spans)
-{
+static bool take_spans(const mo_py_signature *signature, PyObject *const *values, int64_t *spans) {
     const int n_spans = count_given(values + 1, 3), n_heads = count_given(values + 4, 4);
     if (n_spans == 0 && n_heads == 4)
         return multiply_heads(signature, values, spans);
     if (n_spans == 3 && n_heads == 0)
         return mo_py_int64(values[1], &spans[0]) && mo_py_int64(values[2], &spans[1]) &&
                mo_py_int64(values[3], &spans[2]);
-    PyErr_SetString(PyExc_TypeError, "qkv_split() needs either q_sp, k_sp and v_sp, or n_k_heads, d_k, "
+    PyErr_SetString(PyExc_TypeError,
+                    "qkv_split() needs either q_sp, k_sp and v_sp, or n_k_heads, d_k, "
                     "n_v_heads and d_v: all of one kind and none of the other");
     return false;
 }
 
-PyDoc_STRVAR(qkv_split_doc,
-             "qkv_split($module, qkv, q_sp=None, k_sp=None, v_sp=None, *, n_k_heads=None, d_k=None, "
-             "n_v_heads=None, d_v=None, out=None, device=None)\n--\n\n"
-             "Split a fused [seq, q | k | v] tensor into three contiguous arrays, in one dispatch.\n\n"
-             "Parameters\n"
-             "----------\n"
-             "qkv : array_like of float32\n"
-             "    Shape (..., q_sp + k_sp + v_sp).\n"
-             "q_sp, k_sp, v_sp : int\n"
-             "    The channels of q, k and v. Any positive numbers.\n"
-             "n_k_heads, d_k, n_v_heads, d_v : int\n"
-             "    Instead of the spans, as a Gated DeltaNet layer has them: q_sp = k_sp = n_k_heads *\n"
-             "    d_k and v_sp = n_v_heads * d_v.\n"
-             "out : three ndarrays of float32, optional\n"
-             "    C-contiguous: where to put q, k and v.\n"
-             "device : str or Device, optional\n"
-             "    Where to run; by default on default_device().\n\n"
-             "Returns\n"
-             "-------\n"
-             "(q, k, v) : ndarrays of float32\n"
-             "    Shapes (..., q_sp), (..., k_sp) and (..., v_sp); those of `out` if it was given. The\n"
-             "    elements keep all their bits, also those of a NaN.\n\n"
-             "Raises\n"
-             "------\n"
-             "ValueError\n"
-             "    If a span or seq is 0 or negative, the last dimension of qkv is not q_sp + k_sp +\n"
-             "    v_sp, or out cannot take the results.\n"
-             "TypeError\n"
-             "    If both spans and heads are given, or only some of either; if a dtype is wrong.\n"
-             "DeviceError\n"
-             "    If there is no such device, or it failed.\n"
-             "MemoryError\n");
+PyDoc_STRVAR(
+    qkv_split_doc,
+    "qkv_split($module, qkv, q_sp=None, k_sp=None, v_sp=None, *, n_k_heads=None, d_k=None, "
+    "n_v_heads=None, d_v=None, out=None, device=None)\n--\n\n"
+    "Split a fused [seq, q | k | v] tensor into three contiguous arrays, in one dispatch.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "qkv : array_like of float32\n"
+    "    Shape (..., q_sp + k_sp + v_sp).\n"
+    "q_sp, k_sp, v_sp : int\n"
+    "    The channels of q, k and v. Any positive numbers.\n"
+    "n_k_heads, d_k, n_v_heads, d_v : int\n"
+    "    Instead of the spans, as a Gated DeltaNet layer has them: q_sp = k_sp = n_k_heads *\n"
+    "    d_k and v_sp = n_v_heads * d_v.\n"
+    "out : three ndarrays of float32, optional\n"
+    "    C-contiguous: where to put q, k and v.\n"
+    "device : str or Device, optional\n"
+    "    Where to run; by default on default_device().\n\n"
+    "Returns\n"
+    "-------\n"
+    "(q, k, v) : ndarrays of float32\n"
+    "    Shapes (..., q_sp), (..., k_sp) and (..., v_sp); those of `out` if it was given. The\n"
+    "    elements keep all their bits, also those of a NaN.\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    If a span or seq is 0 or negative, the last dimension of qkv is not q_sp + k_sp +\n"
+    "    v_sp, or out cannot take the results.\n"
+    "TypeError\n"
+    "    If both spans and heads are given, or only some of either; if a dtype is wrong.\n"
+    "DeviceError\n"
+    "    If there is no such device, or it failed.\n"
+    "MemoryError\n");
 
 static PyObject *qkv_split(PyObject *module, PyObject *const *args, Py_ssize_t n_args,
-                           PyObject *kwnames)
-{
-    static const mo_py_signature signature = {"qkv_split",
-                                              1,
-                                              4,
-                                              {"qkv", "q_sp", "k_sp", "v_sp", "n_k_heads", "d_k",
-                                               "n_v_heads", "d_v", "out", "device"}};
+                           PyObject *kwnames) {
+    static const mo_py_signature signature = {
+        "qkv_split",
+        1,
+        4,
+        {"qkv", "q_sp", "k_sp", "v_sp", "n_k_heads", "d_k", "n_v_heads", "d_v", "out", "device"}};
     PyObject *values[MO_PY_MAX_PARAMETERS];
     call c = {.n_results = 3};
     (void)module;

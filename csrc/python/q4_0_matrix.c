@@ -7,53 +7,48 @@
 PyTypeObject *mo_py_Q4_0MatrixType;
 
 typedef struct matrix_object {
-    PyObject_HEAD
-    mo_q4_0_matrix matrix; // its buffer is the owner's
-    PyObject *owner;       // a Buffer
+    PyObject_HEAD mo_q4_0_matrix matrix; // its buffer is the owner's
+    PyObject *owner;                     // a Buffer
 } matrix_object;
 
-static mo_q4_0_matrix *matrix_of(PyObject *object)
-{
+static mo_q4_0_matrix *matrix_of(PyObject *object) {
     return &((matrix_object *)object)->matrix;
 }
 
-const mo_q4_0_matrix *mo_py_matrix_of(PyObject *object, const char *name)
-{
+const mo_q4_0_matrix *mo_py_matrix_of(PyObject *object, const char *name) {
     if (Py_IS_TYPE(object, mo_py_Q4_0MatrixType))
         return matrix_of(object);
-    PyErr_Format(PyExc_TypeError, "%s is %.100s, not a Q4_0Matrix; Q4_0Matrix.quantize(array) makes "
-                 "one", name, Py_TYPE(object)->tp_name);
+    PyErr_Format(PyExc_TypeError,
+                 "%s is %.100s, not a Q4_0Matrix; Q4_0Matrix.quantize(array) makes "
+                 "one",
+                 name, Py_TYPE(object)->tp_name);
     return NULL;
 }
 
 // The size of a matrix that exists, so that it cannot be wrong.
-static size_t size_of(const mo_q4_0_matrix *matrix)
-{
+static size_t size_of(const mo_q4_0_matrix *matrix) {
     size_t size = 0;
     mo_q4_0_size(matrix->N, matrix->K, &size);
     return size;
 }
 
-static const unsigned char *blocks_of(const mo_q4_0_matrix *matrix)
-{
+static const unsigned char *blocks_of(const mo_q4_0_matrix *matrix) {
     return (const unsigned char *)mo_buffer_contents(matrix->buffer) + matrix->offset;
 }
 
 // A matrix in a Buffer, of which it takes a new reference.
-static PyObject *new_matrix(PyObject *owner, size_t offset, int64_t N, int64_t K)
-{
+static PyObject *new_matrix(PyObject *owner, size_t offset, int64_t N, int64_t K) {
     matrix_object *self = PyObject_New(matrix_object, mo_py_Q4_0MatrixType);
     if (!self)
         return NULL;
-    self->matrix = (mo_q4_0_matrix){
-        .buffer = mo_py_buffer_of(owner), .offset = offset, .N = N, .K = K};
+    self->matrix =
+        (mo_q4_0_matrix){.buffer = mo_py_buffer_of(owner), .offset = offset, .N = N, .K = K};
     self->owner = Py_NewRef(owner);
     return (PyObject *)self;
 }
 
 // A matrix with a Buffer of its own, whose blocks are yet to be written at *blocks.
-static PyObject *allocate_matrix(int64_t N, int64_t K, void **blocks)
-{
+static PyObject *allocate_matrix(int64_t N, int64_t K, void **blocks) {
     size_t size;
     mo_buffer *buffer;
     mo_status status = mo_q4_0_size(N, K, &size);
@@ -70,16 +65,14 @@ static PyObject *allocate_matrix(int64_t N, int64_t K, void **blocks)
     return self;
 }
 
-static void deallocate(PyObject *object)
-{
+static void deallocate(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     Py_DECREF(((matrix_object *)object)->owner);
     PyObject_Free(object);
     Py_DECREF(type);
 }
 
-static bool parse_shape(PyObject *object, int64_t *N, int64_t *K)
-{
+static bool parse_shape(PyObject *object, int64_t *N, int64_t *K) {
     PyObject *shape = PySequence_Check(object) ? PySequence_Tuple(object) : NULL;
     if (!shape || PyTuple_GET_SIZE(shape) != 2) {
         if (!PyErr_Occurred())
@@ -88,39 +81,39 @@ static bool parse_shape(PyObject *object, int64_t *N, int64_t *K)
         Py_XDECREF(shape);
         return false;
     }
-    const bool parsed = mo_py_int64(PyTuple_GET_ITEM(shape, 0), N) &&
-                        mo_py_int64(PyTuple_GET_ITEM(shape, 1), K);
+    const bool parsed =
+        mo_py_int64(PyTuple_GET_ITEM(shape, 0), N) && mo_py_int64(PyTuple_GET_ITEM(shape, 1), K);
     Py_DECREF(shape);
     return parsed;
 }
 
 // ---- Making matrices ---------------------------------------------------------------------------
 
-static PyObject *make_directly(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
+static PyObject *make_directly(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     (void)type, (void)args, (void)kwargs;
-    PyErr_SetString(PyExc_TypeError, "make a Q4_0Matrix with Q4_0Matrix.quantize(array), "
+    PyErr_SetString(PyExc_TypeError,
+                    "make a Q4_0Matrix with Q4_0Matrix.quantize(array), "
                     "Q4_0Matrix.from_blocks(buffer, shape) or mlxops.gguf.load(path)[name]");
     return NULL;
 }
 
-PyDoc_STRVAR(quantize_doc,
-             "quantize($type, array, /)\n--\n\n"
-             "Quantise a matrix to Q4_0: the same bytes as gguf.quantize.\n\n"
-             "Parameters\n"
-             "----------\n"
-             "array : array_like of float16, float32 or float64\n"
-             "    Shape (N, K), K a multiple of 32. float64 is rounded to float32 first.\n\n"
-             "Raises\n"
-             "------\n"
-             "ValueError\n"
-             "    If the shape is wrong; if a value is NaN or infinite, or so large that its block's\n"
-             "    scale does not fit a half: the message names the row.\n"
-             "TypeError\n"
-             "    If the dtype is another.\n");
+PyDoc_STRVAR(
+    quantize_doc,
+    "quantize($type, array, /)\n--\n\n"
+    "Quantise a matrix to Q4_0: the same bytes as gguf.quantize.\n\n"
+    "Parameters\n"
+    "----------\n"
+    "array : array_like of float16, float32 or float64\n"
+    "    Shape (N, K), K a multiple of 32. float64 is rounded to float32 first.\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    If the shape is wrong; if a value is NaN or infinite, or so large that its block's\n"
+    "    scale does not fit a half: the message names the row.\n"
+    "TypeError\n"
+    "    If the dtype is another.\n");
 
-static PyObject *quantize(PyObject *type, PyObject *object)
-{
+static PyObject *quantize(PyObject *type, PyObject *object) {
     (void)type;
     PyArrayObject *array = (PyArrayObject *)mo_py_call_arrays("as_matrix", object, NULL, NULL);
     if (!array)
@@ -130,10 +123,8 @@ static PyObject *quantize(PyObject *type, PyObject *object)
     PyObject *self = allocate_matrix(N, K, &blocks);
     if (self) {
         mo_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = mo_q4_0_quantize(PyArray_DATA(array), N, K, blocks);
-        Py_END_ALLOW_THREADS
-        if (status != MO_OK) {
+        Py_BEGIN_ALLOW_THREADS status = mo_q4_0_quantize(PyArray_DATA(array), N, K, blocks);
+        Py_END_ALLOW_THREADS if (status != MO_OK) {
             Py_CLEAR(self);
             mo_py_raise(status);
         }
@@ -143,17 +134,19 @@ static PyObject *quantize(PyObject *type, PyObject *object)
 }
 
 // A matrix with a copy of the view's bytes.
-static PyObject *copy_blocks(Py_buffer *view, int64_t N, int64_t K)
-{
+static PyObject *copy_blocks(Py_buffer *view, int64_t N, int64_t K) {
     size_t size;
     const mo_status status = mo_q4_0_size(N, K, &size);
     if (status != MO_OK)
         return mo_py_raise(status);
     if (view->itemsize != 1)
-        return PyErr_Format(PyExc_TypeError, "the blocks are bytes, not elements of %zd bytes; an "
-                            "array's .view(numpy.uint8) has its bytes", view->itemsize);
+        return PyErr_Format(PyExc_TypeError,
+                            "the blocks are bytes, not elements of %zd bytes; an "
+                            "array's .view(numpy.uint8) has its bytes",
+                            view->itemsize);
     if ((size_t)view->len != size)
-        return PyErr_Format(PyExc_ValueError, "the buffer of blocks is too %s: shape (%lld, %lld) "
+        return PyErr_Format(PyExc_ValueError,
+                            "the buffer of blocks is too %s: shape (%lld, %lld) "
                             "needs %zu bytes, %zd are there",
                             (size_t)view->len < size ? "small" : "large", (long long)N,
                             (long long)K, size, view->len);
@@ -181,8 +174,7 @@ PyDoc_STRVAR(from_blocks_doc,
              "    If the buffer does not hold bytes.\n");
 
 static PyObject *from_blocks(PyObject *type, PyObject *const *args, Py_ssize_t n_args,
-                             PyObject *kwnames)
-{
+                             PyObject *kwnames) {
     static const mo_py_signature signature = {"from_blocks", 2, 2, {"buffer", "shape"}};
     PyObject *values[MO_PY_MAX_PARAMETERS];
     int64_t N, K;
@@ -200,8 +192,7 @@ PyDoc_STRVAR(from_buffer_doc, "_from_buffer($type, buffer, offset, shape)\n--\n\
                               "A matrix over blocks in a Buffer, which are not copied.");
 
 static PyObject *from_buffer(PyObject *type, PyObject *const *args, Py_ssize_t n_args,
-                             PyObject *kwnames)
-{
+                             PyObject *kwnames) {
     static const mo_py_signature signature = {"_from_buffer", 3, 3, {"buffer", "offset", "shape"}};
     PyObject *values[MO_PY_MAX_PARAMETERS];
     int64_t offset, N, K;
@@ -218,14 +209,15 @@ static PyObject *from_buffer(PyObject *type, PyObject *const *args, Py_ssize_t n
         return mo_py_raise(status);
     const size_t there = mo_buffer_size(mo_py_buffer_of(values[0]));
     if (offset < 0 || (size_t)offset > there || size > there - (size_t)offset)
-        return PyErr_Format(PyExc_ValueError, "the buffer is too small: %zu bytes from %lld on are "
-                            "needed, it has %zu", size, (long long)offset, there);
+        return PyErr_Format(PyExc_ValueError,
+                            "the buffer is too small: %zu bytes from %lld on are "
+                            "needed, it has %zu",
+                            size, (long long)offset, there);
     return new_matrix(values[0], (size_t)offset, N, K);
 }
 
 // Checks what is to be stacked and counts its rows. false with an exception.
-static bool measure_stack(PyObject *matrices, int64_t *N, int64_t *K)
-{
+static bool measure_stack(PyObject *matrices, int64_t *N, int64_t *K) {
     *N = 0;
     *K = 0;
     if (PyTuple_GET_SIZE(matrices) == 0) {
@@ -239,8 +231,10 @@ static bool measure_stack(PyObject *matrices, int64_t *N, int64_t *K)
         if (!matrix)
             return false;
         if (i > 0 && matrix->K != *K) {
-            PyErr_Format(PyExc_ValueError, "%s has K = %lld, matrices[0] has K = %lld; they must be "
-                         "the same", name, (long long)matrix->K, (long long)*K);
+            PyErr_Format(PyExc_ValueError,
+                         "%s has K = %lld, matrices[0] has K = %lld; they must be "
+                         "the same",
+                         name, (long long)matrix->K, (long long)*K);
             return false;
         }
         *K = matrix->K;
@@ -263,8 +257,7 @@ PyDoc_STRVAR(concat_doc,
              "TypeError\n"
              "    If one of them is no Q4_0Matrix.\n");
 
-static PyObject *concat(PyObject *type, PyObject *object)
-{
+static PyObject *concat(PyObject *type, PyObject *object) {
     (void)type;
     int64_t N, K;
     void *blocks;
@@ -287,8 +280,7 @@ static PyObject *concat(PyObject *type, PyObject *object)
 PyDoc_STRVAR(dequantize_doc, "dequantize($self, /)\n--\n\n"
                              "The weights as a new float32 array of shape (N, K), exactly.");
 
-static PyObject *dequantize(PyObject *object, PyObject *unused)
-{
+static PyObject *dequantize(PyObject *object, PyObject *unused) {
     (void)unused;
     const mo_q4_0_matrix *matrix = matrix_of(object);
     const npy_intp shape[2] = {(npy_intp)matrix->N, (npy_intp)matrix->K};
@@ -299,24 +291,23 @@ static PyObject *dequantize(PyObject *object, PyObject *unused)
     const mo_status status = mo_buffer_alloc(size, &buffer);
     if (status != MO_OK)
         return mo_py_raise(status);
-    Py_BEGIN_ALLOW_THREADS
-    mo_q4_0_dequantize(blocks_of(matrix), matrix->N, matrix->K, mo_buffer_contents(buffer));
-    Py_END_ALLOW_THREADS
-    return mo_py_new_array(buffer, 2, shape);
+    Py_BEGIN_ALLOW_THREADS mo_q4_0_dequantize(blocks_of(matrix), matrix->N, matrix->K,
+                                              mo_buffer_contents(buffer));
+    Py_END_ALLOW_THREADS return mo_py_new_array(buffer, 2, shape);
 }
 
-static Py_ssize_t length(PyObject *object)
-{
+static Py_ssize_t length(PyObject *object) {
     return (Py_ssize_t)matrix_of(object)->N;
 }
 
-static PyObject *slice_rows(PyObject *object, PyObject *key)
-{
+static PyObject *slice_rows(PyObject *object, PyObject *key) {
     const mo_q4_0_matrix *matrix = matrix_of(object);
     Py_ssize_t start, stop, step;
     if (!PySlice_Check(key))
-        return PyErr_Format(PyExc_IndexError, "a Q4_0Matrix is indexed by a slice of rows, as in "
-                            "w[3:4], not by %R", key);
+        return PyErr_Format(PyExc_IndexError,
+                            "a Q4_0Matrix is indexed by a slice of rows, as in "
+                            "w[3:4], not by %R",
+                            key);
     if (PySlice_Unpack(key, &start, &stop, &step) < 0)
         return NULL;
     if (step != 1)
@@ -326,38 +317,34 @@ static PyObject *slice_rows(PyObject *object, PyObject *key)
         return PyErr_Format(PyExc_IndexError, "%R selects none of the %lld rows", key,
                             (long long)matrix->N);
     const size_t row_size = size_of(matrix) / (size_t)matrix->N;
-    return new_matrix(((matrix_object *)object)->owner,
-                      matrix->offset + (size_t)start * row_size, rows, matrix->K);
+    return new_matrix(((matrix_object *)object)->owner, matrix->offset + (size_t)start * row_size,
+                      rows, matrix->K);
 }
 
-static PyObject *represent(PyObject *object)
-{
+static PyObject *represent(PyObject *object) {
     const mo_q4_0_matrix *matrix = matrix_of(object);
     return PyUnicode_FromFormat("<Q4_0Matrix of shape (%lld, %lld), %zu bytes>",
                                 (long long)matrix->N, (long long)matrix->K, size_of(matrix));
 }
 
-static PyObject *get_shape(PyObject *object, void *unused)
-{
+static PyObject *get_shape(PyObject *object, void *unused) {
     (void)unused;
     return Py_BuildValue("(LL)", (long long)matrix_of(object)->N, (long long)matrix_of(object)->K);
 }
 
-static PyObject *get_nbytes(PyObject *object, void *unused)
-{
+static PyObject *get_nbytes(PyObject *object, void *unused) {
     (void)unused;
     return PyLong_FromSize_t(size_of(matrix_of(object)));
 }
 
-static PyObject *get_blocks(PyObject *object, void *unused)
-{
+static PyObject *get_blocks(PyObject *object, void *unused) {
     (void)unused;
     const mo_q4_0_matrix *matrix = matrix_of(object);
-    const npy_intp shape[2] = {(npy_intp)matrix->N,
-                               (npy_intp)(matrix->K / MO_Q4_0_BLOCK_ELEMENTS * MO_Q4_0_BLOCK_BYTES)};
-    PyObject *view = PyArray_New(&PyArray_Type, 2, shape, NPY_UINT8, NULL,
-                                 (void *)blocks_of(matrix), 0,
-                                 NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED, NULL);
+    const npy_intp shape[2] = {
+        (npy_intp)matrix->N, (npy_intp)(matrix->K / MO_Q4_0_BLOCK_ELEMENTS * MO_Q4_0_BLOCK_BYTES)};
+    PyObject *view =
+        PyArray_New(&PyArray_Type, 2, shape, NPY_UINT8, NULL, (void *)blocks_of(matrix), 0,
+                    NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED, NULL);
     if (view && PyArray_SetBaseObject((PyArrayObject *)view, Py_NewRef(object)) < 0)
         Py_CLEAR(view);
     return view;
@@ -365,8 +352,7 @@ static PyObject *get_blocks(PyObject *object, void *unused)
 
 PyDoc_STRVAR(reduce_doc, "__reduce__($self, /)\n--\n\nFor pickle: the blocks and the shape.");
 
-static PyObject *reduce(PyObject *object, PyObject *unused)
-{
+static PyObject *reduce(PyObject *object, PyObject *unused) {
     (void)unused;
     PyObject *make = PyObject_GetAttrString((PyObject *)mo_py_Q4_0MatrixType, "from_blocks");
     PyObject *blocks = get_blocks(object, NULL);
@@ -381,8 +367,7 @@ static PyObject *reduce(PyObject *object, PyObject *unused)
 
 PyDoc_STRVAR(copy_doc, "__copy__($self, /)\n--\n\nThe matrix itself: it cannot change.");
 
-static PyObject *copy(PyObject *object, PyObject *unused)
-{
+static PyObject *copy(PyObject *object, PyObject *unused) {
     (void)unused;
     return Py_NewRef(object);
 }
@@ -412,11 +397,12 @@ static PyGetSetDef properties[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-PyDoc_STRVAR(doc,
-             "A weight matrix of shape (N, K) in GGUF's Q4_0 format: blocks of 32 weights, d * (q - 8),\n"
-             "in 18 bytes. Immutable.\n\n"
-             "Made by Q4_0Matrix.quantize, .from_blocks and .concat, and by mlxops.gguf.load. len() is\n"
-             "N; w[i:j] is a matrix of those rows, which shares the memory.");
+PyDoc_STRVAR(
+    doc,
+    "A weight matrix of shape (N, K) in GGUF's Q4_0 format: blocks of 32 weights, d * (q - 8),\n"
+    "in 18 bytes. Immutable.\n\n"
+    "Made by Q4_0Matrix.quantize, .from_blocks and .concat, and by mlxops.gguf.load. len() is\n"
+    "N; w[i:j] is a matrix of those rows, which shares the memory.");
 
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)doc},
@@ -437,8 +423,7 @@ static PyType_Spec spec = {
     .slots = slots,
 };
 
-bool mo_py_init_matrix(PyObject *module)
-{
+bool mo_py_init_matrix(PyObject *module) {
     mo_py_Q4_0MatrixType = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
     return mo_py_Q4_0MatrixType && PyModule_AddType(module, mo_py_Q4_0MatrixType) == 0;
 }

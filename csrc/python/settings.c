@@ -5,8 +5,7 @@
 PyDoc_STRVAR(devices_doc, "devices($module, /)\n--\n\n"
                           "The devices as (name, description) pairs, the preferred one first.");
 
-static PyObject *devices(PyObject *module, PyObject *unused)
-{
+static PyObject *devices(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     const size_t n = mo_device_count();
     PyObject *list = PyList_New((Py_ssize_t)n);
@@ -26,8 +25,7 @@ static PyObject *devices(PyObject *module, PyObject *unused)
 PyDoc_STRVAR(default_device_doc, "default_device($module, /)\n--\n\n"
                                  "The name of the device that operations run on by default.");
 
-static PyObject *default_device(PyObject *module, PyObject *unused)
-{
+static PyObject *default_device(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     return PyUnicode_FromString(mo_device_name(mo_default_device()));
 }
@@ -44,8 +42,7 @@ PyDoc_STRVAR(set_default_device_doc,
              "DeviceError\n"
              "    If there is no such device.\n");
 
-static PyObject *set_default_device(PyObject *module, PyObject *name)
-{
+static PyObject *set_default_device(PyObject *module, PyObject *name) {
     (void)module;
     mo_device *device;
     if (name == Py_None) {
@@ -58,14 +55,14 @@ static PyObject *set_default_device(PyObject *module, PyObject *name)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(get_num_threads_doc,
-             "get_num_threads($module, /)\n--\n\n"
-             "How many threads an operation on the CPU device may use.\n\n"
-             "At first the number in the environment variable MLXOPS_NUM_THREADS, else that of the\n"
-             "processors which the process may use: its affinity and its cgroup's quota.");
+PyDoc_STRVAR(
+    get_num_threads_doc,
+    "get_num_threads($module, /)\n--\n\n"
+    "How many threads an operation on the CPU device may use.\n\n"
+    "At first the number in the environment variable MLXOPS_NUM_THREADS, else that of the\n"
+    "processors which the process may use: its affinity and its cgroup's quota.");
 
-static PyObject *get_num_threads(PyObject *module, PyObject *unused)
-{
+static PyObject *get_num_threads(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     return PyLong_FromLong(mo_num_threads());
 }
@@ -79,8 +76,7 @@ PyDoc_STRVAR(set_num_threads_doc,
              "ValueError\n"
              "    If n is below 1.\n");
 
-static PyObject *set_num_threads(PyObject *module, PyObject *n)
-{
+static PyObject *set_num_threads(PyObject *module, PyObject *n) {
     (void)module;
     PyObject *index = PyNumber_Index(n);
     if (!index)
@@ -94,24 +90,22 @@ static PyObject *set_num_threads(PyObject *module, PyObject *n)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(gguf_check_doc,
-             "gguf_check($module, file, types, /)\n--\n\n"
-             "Check the bytes of a GGUF file: every count, length, offset and tensor must lie within.\n\n"
-             "types holds, by number of the tensor type, the elements and the bytes of its blocks as\n"
-             "two uint32; 0, 0 where there is no such type. ValueError says what is wrong.");
+PyDoc_STRVAR(
+    gguf_check_doc,
+    "gguf_check($module, file, types, /)\n--\n\n"
+    "Check the bytes of a GGUF file: every count, length, offset and tensor must lie within.\n\n"
+    "types holds, by number of the tensor type, the elements and the bytes of its blocks as\n"
+    "two uint32; 0, 0 where there is no such type. ValueError says what is wrong.");
 
-static PyObject *gguf_check(PyObject *module, PyObject *args)
-{
+static PyObject *gguf_check(PyObject *module, PyObject *args) {
     (void)module;
     Py_buffer file, types;
     if (!PyArg_ParseTuple(args, "y*y*:gguf_check", &file, &types))
         return NULL;
     mo_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = mo_gguf_check(file.buf, (size_t)file.len, types.buf,
-                           (size_t)types.len / sizeof(mo_gguf_type));
-    Py_END_ALLOW_THREADS
-    PyBuffer_Release(&file);
+    Py_BEGIN_ALLOW_THREADS status = mo_gguf_check(file.buf, (size_t)file.len, types.buf,
+                                                  (size_t)types.len / sizeof(mo_gguf_type));
+    Py_END_ALLOW_THREADS PyBuffer_Release(&file);
     PyBuffer_Release(&types);
     if (status != MO_OK)
         return mo_py_raise(status);

@@ -48,13 +48,16 @@ def check_out(name: str, out: object) -> None:
         raise TypeError(f"{name} is {_type_name(out)}; it must be a numpy.ndarray")
     _refuse_masked(name, out)
     if out.dtype != np.float32 or not out.dtype.isnative:
-        raise TypeError(f"{name} has dtype {out.dtype}; it must be float32, as numpy.empty(shape, "
-                        f"numpy.float32) makes it")
+        raise TypeError(
+            f"{name} has dtype {out.dtype}; it must be float32, as numpy.empty(shape, "
+            f"numpy.float32) makes it"
+        )
     if not out.flags.writeable:
         raise ValueError(f"{name} is read-only; results are written into it")
     if not out.flags.c_contiguous or not out.flags.aligned:
-        raise ValueError(f"{name} is not C-contiguous and aligned, as numpy.empty(shape, "
-                         f"numpy.float32) makes it")
+        raise ValueError(
+            f"{name} is not C-contiguous and aligned, as numpy.empty(shape, numpy.float32) makes it"
+        )
 
 
 def _as_ndarray(name: str, value: object) -> NDArray[Any]:
@@ -73,8 +76,10 @@ def _as_ndarray(name: str, value: object) -> NDArray[Any]:
         return np.asarray(foreign).view(np.ndarray)
     if hasattr(foreign, "__dlpack__"):
         return _from_dlpack(name, foreign)
-    raise TypeError(f"{name} is {_type_name(value)}; it must be an array of float32, or have the "
-                    f"buffer protocol, __array_interface__ or __dlpack__")
+    raise TypeError(
+        f"{name} is {_type_name(value)}; it must be an array of float32, or have the "
+        f"buffer protocol, __array_interface__ or __dlpack__"
+    )
 
 
 def _numbers(name: str, value: object) -> NDArray[Any]:
@@ -89,28 +94,36 @@ def _numbers(name: str, value: object) -> NDArray[Any]:
 def _from_dlpack(name: str, value: Any) -> NDArray[Any]:
     device_type = int(value.__dlpack_device__()[0])
     if device_type not in CPU_READABLE:
-        raise TypeError(f"{name} is {_type_name(value)} in memory that the CPU cannot read (DLPack "
-                        f"device type {device_type}); move it to the CPU first, as x.cpu() does")
+        raise TypeError(
+            f"{name} is {_type_name(value)} in memory that the CPU cannot read (DLPack "
+            f"device type {device_type}); move it to the CPU first, as x.cpu() does"
+        )
     try:
         return np.asarray(np.from_dlpack(value))
     except (BufferError, RuntimeError) as error:
         dtype = getattr(value, "dtype", "unknown")
-        raise TypeError(f"{name} is {_type_name(value)} of dtype {dtype}, which cannot be read as it "
-                        f"is ({error}); for a tensor that requires grad call detach(), for another "
-                        f"dtype convert it to float32") from error
+        raise TypeError(
+            f"{name} is {_type_name(value)} of dtype {dtype}, which cannot be read as it "
+            f"is ({error}); for a tensor that requires grad call detach(), for another "
+            f"dtype convert it to float32"
+        ) from error
 
 
 def _refuse_masked(name: str, array: NDArray[Any]) -> None:
     # No masked array can exist before its module has been imported.
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(array, masked.MaskedArray):
-        raise TypeError(f"{name} is a masked array, whose mask would be ignored; call "
-                        f"{name}.filled(value) first")
+        raise TypeError(
+            f"{name} is a masked array, whose mask would be ignored; call "
+            f"{name}.filled(value) first"
+        )
 
 
 def _wrong_dtype(name: str, dtype: np.dtype[Any], wanted: str) -> TypeError:
-    return TypeError(f"{name} has dtype {dtype}; it must be {wanted}: convert it with "
-                     f"{name}.astype(numpy.float32)")
+    return TypeError(
+        f"{name} has dtype {dtype}; it must be {wanted}: convert it with "
+        f"{name}.astype(numpy.float32)"
+    )
 
 
 def _type_name(value: object) -> str:

@@ -1,0 +1,76 @@
+# Each target is a few commands that anyone could type. The first use makes .venv and installs
+# mlxops there, built from this checkout.
+
+PYTHON ?= python3
+VENV = .venv
+PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
+SOURCES = pyproject.toml setup.py tools/embed_shaders.py \
+          $(wildcard python/mlxops/* shaders/* csrc/*.[ch] csrc/*/*.[ch])
+
+# Options for the programs: make demo ARGS='--tokens 20 --prompt "Name three rivers."'
+ARGS =
+
+.PHONY: demo test bench lint format lib clean
+
+demo: $(VENV)/installed
+	$(VENV)/bin/python examples/generate.py $(ARGS)
+
+test: $(VENV)/installed
+	$(VENV)/bin/python -m pytest $(ARGS)
+
+bench: $(VENV)/installed
+	$(VENV)/bin/python benchmarks/overhead.py $(ARGS)
+
+lint: $(VENV)/installed-lint
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/clang-format --dry-run --Werror $(C_FILES)
+
+format: $(VENV)/installed-lint
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/clang-format -i $(C_FILES)
+
+C_FILES = $(shell find csrc shaders tests -name '*.[chm]' -o -name '*.metal')
+
+$(VENV)/made:
+	@sh tools/check_machine.sh $(PYTHON)
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/installed: $(VENV)/made $(SOURCES)
+	@sh tools/check_machine.sh $(PYTHON)
+	rm -rf build/lib*
+	$(PIP) '.[test]'
+	touch $@
+
+$(VENV)/installed-lint: $(VENV)/installed
+	$(PIP) '.[test,lint]'
+	touch $@
+
+# The C core as a library, for programs without Python: include csrc/mlxops.h and link with
+# build/libmlxops.a -pthread -lm.
+CORE = $(wildcard csrc/*.c csrc/ops/*.c csrc/cpu/*.c)
+CORE_OBJECTS = $(CORE:%.c=build/core/%.o) build/core/shaders.o
+CORE_FLAGS = -std=c11 -D_GNU_SOURCE -O3 -ffp-contract=off -Wall -Wextra -Icsrc
+
+lib: build/libmlxops.a
+
+build/libmlxops.a: $(CORE_OBJECTS)
+	rm -f $@
+	$(AR) rcs $@ $^
+
+build/core/%.o: %.c $(wildcard csrc/*.h csrc/*/*.h shaders/*.h)
+	@mkdir -p $(@D)
+	$(CC) $(CORE_FLAGS) $(CFLAGS) -c $< -o $@
+
+build/core/shaders.c: tools/embed_shaders.py $(wildcard shaders/*)
+	@mkdir -p $(@D)
+	$(PYTHON) tools/embed_shaders.py shaders $@
+
+build/core/shaders.o: build/core/shaders.c
+	$(CC) $(CORE_FLAGS) $(CFLAGS) -c $< -o $@
+
+clean:
+	rm -rf $(VENV) build
