@@ -49,28 +49,36 @@ bool mo_py_int64(PyObject *object, int64_t *value) {
     return *value != -1 || !PyErr_Occurred();
 }
 
+// The name of a device, from itself or from an object that has one. NULL with an exception.
+static PyObject *device_name(PyObject *object) {
+    PyObject *name =
+        PyUnicode_Check(object) ? Py_NewRef(object) : PyObject_GetAttrString(object, "name");
+    if (name && PyUnicode_Check(name))
+        return name;
+    if (name || PyErr_ExceptionMatches(PyExc_AttributeError))
+        PyErr_Format(PyExc_TypeError,
+                     "a device is a name such as 'cpu', or one of mlxops.devices(); not %.100s",
+                     Py_TYPE(object)->tp_name);
+    Py_XDECREF(name);
+    return NULL;
+}
+
 bool mo_py_device(PyObject *object, mo_device **device) {
     if (!object || object == Py_None) {
         *device = mo_default_device();
         return true;
     }
-    PyObject *name =
-        PyUnicode_Check(object) ? Py_NewRef(object) : PyObject_GetAttrString(object, "name");
-    const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
-    if (!text) {
-        if (!name && !PyErr_ExceptionMatches(PyExc_AttributeError)) // the attribute's own error
-            return false;
-        PyErr_Format(PyExc_TypeError,
-                     "a device is a name such as 'cpu', or one of mlxops.devices(); "
-                     "not %.100s",
-                     Py_TYPE(object)->tp_name);
-        Py_XDECREF(name);
+    PyObject *name = device_name(object);
+    if (!name)
         return false;
-    }
-    const mo_status status = mo_device_find(text, device);
-    Py_DECREF(name);
-    if (status != MO_OK)
+    Py_ssize_t size;
+    const char *text = PyUnicode_AsUTF8AndSize(name, &size);
+    mo_status status = MO_DEVICE_ERROR;
+    if (!text || strlen(text) != (size_t)size) // what no device can be called
+        PyErr_Format(mo_py_DeviceError, "there is no device %R here", name);
+    else if ((status = mo_device_find(text, device)) != MO_OK)
         mo_py_raise(status);
+    Py_DECREF(name);
     return status == MO_OK;
 }
 
