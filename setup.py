@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -44,15 +45,22 @@ def files(*patterns: str) -> list[str]:
     return sorted(str(path) for pattern in patterns for path in Path().glob(pattern))
 
 
+# The Metal device, in builds for macOS.
+METAL = ["csrc/metal/metal_device.m"] if sys.platform == "darwin" else []
+FRAMEWORKS = ["-framework", "Foundation", "-framework", "Metal"] if METAL else []
+if METAL:
+    os.environ.setdefault("MACOSX_DEPLOYMENT_TARGET", "13.0")
+    COMPILE_ARGUMENTS.append("-DMLXOPS_METAL")
+
 setup(
     ext_modules=[
         Extension(
             "mlxops._core",
-            sources=files("csrc/**/*.c"),
+            sources=files("csrc/**/*.c") + METAL,
             depends=files("csrc/**/*.h", "shaders/*"),
             include_dirs=["csrc", numpy.get_include()],
             extra_compile_args=COMPILE_ARGUMENTS,
-            extra_link_args=["-pthread"],
+            extra_link_args=["-pthread", *FRAMEWORKS],
         )
     ],
     cmdclass={"build_ext": BuildExtension},

@@ -3,16 +3,14 @@
 // Fresh pages cost a fault each when they are first written, which for a large result takes longer
 // than computing it. So the memory of a freed buffer is kept for the next one of its size class.
 
-#include "mlxops.h"
+#include "buffer.h"
+#include "device.h"
 #include "status.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-
-// A multiple of every page size in use (Linux on x86-64: 4 KiB, macOS on arm64: 16 KiB).
-#define PAGE ((size_t)16384)
 
 // Size classes: 1 to 8 pages, then 8 classes for each doubling, so that at most an eighth is
 // wasted.
@@ -21,11 +19,20 @@
 
 #define CACHE_LIMIT ((size_t)1 << 30)
 
+// Devices other than the CPU that can wrap a buffer in one process.
+#define MAX_WRAPPERS 2
+
+typedef struct wrapping {
+    mo_device *device; // NULL: free
+    void *wrapper;
+} wrapping;
+
 struct mo_buffer {
     atomic_size_t references;
     unsigned char *contents;
     size_t size;
-    int size_class;         // -1: borrowed memory
+    int size_class; // -1: borrowed memory
+    wrapping wrappings[MAX_WRAPPERS];
     struct mo_buffer *next; // in the cache
 };
 
@@ -39,8 +46,8 @@ static size_t class_bytes(int size_class) {
     const int doubling = size_class / CLASSES_PER_DOUBLING;
     const size_t step = (size_t)(size_class % CLASSES_PER_DOUBLING);
     if (doubling == 0)
-        return (step + 1) * PAGE;
-    return (CLASSES_PER_DOUBLING + step + 1) * (PAGE << (doubling - 1));
+        return (step + 1) * MO_PAGE;
+    return (CLASSES_PER_DOUBLING + step + 1) * (MO_PAGE << (doubling - 1));
 }
 
 // The smallest class that holds size bytes, -1 if there is none.
@@ -57,7 +64,13 @@ static int class_of(size_t size) {
     return -1;
 }
 
+static void unwrap(mo_buffer *buffer) {
+    for (int i = 0; i < MAX_WRAPPERS && buffer->wrappings[i].device; i++)
+        buffer->wrappings[i].device->unwrap(buffer->wrappings[i].wrapper);
+}
+
 static void unmap(mo_buffer *buffer) {
+    unwrap(buffer);
     munmap(buffer->contents, class_bytes(buffer->size_class));
     free(buffer);
 }
@@ -86,6 +99,10 @@ static bool put_in_cache(mo_buffer *buffer) {
     return fits;
 }
 
+size_t mo_buffer_cache_limit(void) {
+    return CACHE_LIMIT;
+}
+
 size_t mo_buffer_cache_size(void) {
     pthread_mutex_lock(&cache.lock);
     const size_t size = cache.size;
@@ -99,14 +116,23 @@ void mo_buffer_cache_clear(void) {
             unmap(buffer);
 }
 
+// Memory that begins at a multiple of MO_PAGE. mmap only promises one of the system's own pages, so
+// a little more is mapped and the ends are given back.
 static void *map_pages(size_t bytes) {
-    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return pages == MAP_FAILED ? NULL : pages;
+    unsigned char *pages =
+        mmap(NULL, bytes + MO_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED)
+        return NULL;
+    const size_t before = -(uintptr_t)pages % MO_PAGE;
+    if (before > 0)
+        munmap(pages, before);
+    munmap(pages + before + bytes, MO_PAGE - before);
+    return pages + before;
 }
 
 // A buffer of one reference with everything but its size, or NULL.
 static mo_buffer *map_buffer(int size_class) {
-    mo_buffer *buffer = malloc(sizeof *buffer);
+    mo_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer)
         return NULL;
     const size_t bytes = class_bytes(size_class);
@@ -139,7 +165,7 @@ mo_status mo_buffer_alloc(size_t size, mo_buffer **result) {
 }
 
 mo_status mo_buffer_borrow(const void *memory, size_t size, mo_buffer **result) {
-    mo_buffer *buffer = malloc(sizeof *buffer);
+    mo_buffer *buffer = calloc(1, sizeof *buffer);
     if (!buffer)
         return mo_fail_memory(sizeof *buffer);
     atomic_init(&buffer->references, 1);
@@ -160,10 +186,12 @@ void mo_buffer_release(mo_buffer *buffer) {
         return;
     if (atomic_fetch_sub_explicit(&buffer->references, 1, memory_order_acq_rel) != 1)
         return;
-    if (buffer->size_class < 0)
+    if (buffer->size_class < 0) {
+        unwrap(buffer);
         free(buffer);
-    else if (!put_in_cache(buffer))
+    } else if (!put_in_cache(buffer)) {
         unmap(buffer);
+    }
 }
 
 void *mo_buffer_contents(const mo_buffer *buffer) {
@@ -174,17 +202,48 @@ size_t mo_buffer_size(const mo_buffer *buffer) {
     return buffer->size;
 }
 
+size_t mo_buffer_capacity(const mo_buffer *buffer) {
+    return buffer->size_class < 0 ? buffer->size : class_bytes(buffer->size_class);
+}
+
+// ---- Wrappers ----------------------------------------------------------------------------------
+
+static pthread_mutex_t wrapping_lock = PTHREAD_MUTEX_INITIALIZER;
+
+mo_status mo_buffer_wrapper(mo_buffer *buffer, mo_device *device, void **wrapper) {
+    mo_status status = MO_OK;
+    *wrapper = NULL;
+    pthread_mutex_lock(&wrapping_lock);
+    int i = 0;
+    while (i < MAX_WRAPPERS - 1 && buffer->wrappings[i].device &&
+           buffer->wrappings[i].device != device)
+        i++;
+    if (!buffer->wrappings[i].device) {
+        status = device->wrap(buffer->contents, mo_buffer_capacity(buffer), wrapper);
+        if (*wrapper)
+            buffer->wrappings[i] = (wrapping){device, *wrapper};
+    } else if (buffer->wrappings[i].device == device) {
+        *wrapper = buffer->wrappings[i].wrapper;
+    }
+    pthread_mutex_unlock(&wrapping_lock);
+    return status;
+}
+
+// ---- Fork --------------------------------------------------------------------------------------
+
 // A forked child has one thread: whoever held the lock in the parent does not exist there. Holding
 // it during the fork means that the lists are whole.
 
-static void lock_cache(void) {
+static void lock_buffers(void) {
+    pthread_mutex_lock(&wrapping_lock);
     pthread_mutex_lock(&cache.lock);
 }
 
-static void unlock_cache(void) {
+static void unlock_buffers(void) {
     pthread_mutex_unlock(&cache.lock);
+    pthread_mutex_unlock(&wrapping_lock);
 }
 
 __attribute__((constructor)) static void survive_fork(void) {
-    pthread_atfork(lock_cache, unlock_cache, unlock_cache);
+    pthread_atfork(lock_buffers, unlock_buffers, unlock_buffers);
 }

@@ -9,6 +9,7 @@
 struct mo_encoder {
     mo_device *device;
     bool committed;
+    bool split; // before the next dispatch
     void *in_flight;
     mo_dispatch current; // the bindings of the next dispatch
     mo_dispatch *dispatches;
@@ -64,17 +65,19 @@ static mo_binding *argument_at(mo_encoder *encoder, size_t index, mo_status *sta
     return *status == MO_OK ? &encoder->current.arguments[index] : NULL;
 }
 
-mo_status mo_encoder_set_buffer(mo_encoder *encoder, mo_buffer *buffer, size_t offset,
+mo_status mo_encoder_set_buffer(mo_encoder *encoder, mo_buffer *buffer, size_t offset, size_t size,
                                 size_t index) {
     mo_status status;
     mo_binding *binding = argument_at(encoder, index, &status);
     if (!binding)
         return status;
-    if (offset >= mo_buffer_size(buffer))
-        return mo_fail(MO_INVALID_VALUE, "offset %zu of argument %zu in a buffer of %zu bytes",
-                       offset, index, mo_buffer_size(buffer));
+    const size_t there = mo_buffer_size(buffer);
+    if (size == 0 || offset > there || size > there - offset)
+        return mo_fail(MO_INVALID_VALUE,
+                       "%zu bytes from offset %zu for argument %zu, in a buffer of %zu bytes", size,
+                       offset, index, there);
     mo_buffer *previous = binding->buffer;
-    *binding = (mo_binding){.buffer = mo_buffer_retain(buffer), .offset = offset};
+    *binding = (mo_binding){.buffer = mo_buffer_retain(buffer), .offset = offset, .size = size};
     mo_buffer_release(previous);
     return MO_OK;
 }
@@ -97,7 +100,7 @@ mo_status mo_encoder_set_bytes(mo_encoder *encoder, const void *bytes, size_t n_
 
 static mo_status check_argument(const mo_kernel *kernel, const mo_binding *binding, size_t index) {
     const mo_argument *argument = &kernel->arguments[index];
-    if (argument->kind == MO_ARGUMENT_BUFFER && !binding->buffer)
+    if (argument->kind != MO_ARGUMENT_BYTES && !binding->buffer)
         return mo_fail(MO_MISUSE, "argument %zu of kernel '%s' is a buffer, and none is set", index,
                        kernel->name);
     if (argument->kind == MO_ARGUMENT_BYTES && binding->n_bytes != argument->bytes)
@@ -139,12 +142,14 @@ static mo_status record(mo_encoder *encoder, bool by_threadgroups, mo_size grid,
         return status;
     mo_dispatch *dispatch = &encoder->dispatches[encoder->n_dispatches++];
     *dispatch = encoder->current;
+    dispatch->starts_command_buffer = encoder->split;
     dispatch->by_threadgroups = by_threadgroups;
     dispatch->grid = grid;
     dispatch->threads_per_threadgroup = threads;
     for (size_t i = 0; i < MO_MAX_ARGUMENTS; i++)
         if (dispatch->arguments[i].buffer)
             mo_buffer_retain(dispatch->arguments[i].buffer);
+    encoder->split = false;
     return MO_OK;
 }
 
@@ -156,6 +161,20 @@ mo_status mo_encoder_dispatch_threads(mo_encoder *encoder, mo_size threads,
 mo_status mo_encoder_dispatch_threadgroups(mo_encoder *encoder, mo_size threadgroups,
                                            mo_size threads_per_threadgroup) {
     return record(encoder, true, threadgroups, threads_per_threadgroup);
+}
+
+size_t mo_encoder_mark(const mo_encoder *encoder) {
+    return encoder->n_dispatches;
+}
+
+void mo_encoder_rewind(mo_encoder *encoder, size_t mark) {
+    while (encoder->n_dispatches > mark)
+        release_buffers(&encoder->dispatches[--encoder->n_dispatches]);
+    encoder->split = false;
+}
+
+void mo_encoder_split(mo_encoder *encoder) {
+    encoder->split = encoder->n_dispatches > 0;
 }
 
 mo_status mo_encoder_commit(mo_encoder *encoder) {
@@ -173,14 +192,14 @@ mo_status mo_encoder_wait(mo_encoder *encoder) {
         return MO_OK;
     void *in_flight = encoder->in_flight;
     encoder->in_flight = NULL;
-    return encoder->device->wait(in_flight);
+    return encoder->device->finish(in_flight, false);
 }
 
 void mo_encoder_free(mo_encoder *encoder) {
     if (!encoder)
         return;
     if (encoder->in_flight) // its buffers may not go before the device is done with them
-        encoder->device->wait(encoder->in_flight);
+        encoder->device->finish(encoder->in_flight, true);
     release_buffers(&encoder->current);
     for (size_t i = 0; i < encoder->n_dispatches; i++)
         release_buffers(&encoder->dispatches[i]);

@@ -14,6 +14,7 @@ typedef struct mo_size {
 typedef struct mo_binding {
     mo_buffer *buffer; // NULL: bytes, or nothing
     size_t offset;
+    size_t size; // of the range from offset on
     size_t n_bytes;
     _Alignas(8) unsigned char bytes[MO_MAX_BYTES];
 } mo_binding;
@@ -22,7 +23,8 @@ typedef struct mo_binding {
 struct mo_dispatch {
     const mo_pipeline *pipeline;
     mo_binding arguments[MO_MAX_ARGUMENTS];
-    bool by_threadgroups; // whether grid counts threadgroups or threads
+    bool starts_command_buffer; // the dispatches before it fill one
+    bool by_threadgroups;       // whether grid counts threadgroups or threads
     mo_size grid;
     mo_size threads_per_threadgroup;
 };
@@ -30,8 +32,9 @@ struct mo_dispatch {
 // The pipeline of the dispatches that follow, and a fresh set of arguments.
 mo_status mo_encoder_set_pipeline(mo_encoder *encoder, const mo_pipeline *pipeline);
 
-// Argument `index` is the buffer from offset on. The encoder keeps a reference until it is freed.
-mo_status mo_encoder_set_buffer(mo_encoder *encoder, mo_buffer *buffer, size_t offset,
+// Argument `index` is `size` bytes of the buffer from offset on. The encoder keeps a reference
+// until it is freed.
+mo_status mo_encoder_set_buffer(mo_encoder *encoder, mo_buffer *buffer, size_t offset, size_t size,
                                 size_t index);
 
 // Argument `index` is a copy of n_bytes <= MO_MAX_BYTES bytes.
@@ -44,6 +47,15 @@ mo_status mo_encoder_dispatch_threads(mo_encoder *encoder, mo_size threads,
                                       mo_size threads_per_threadgroup);
 mo_status mo_encoder_dispatch_threadgroups(mo_encoder *encoder, mo_size threadgroups,
                                            mo_size threads_per_threadgroup);
+
+// How much has been recorded, and forgetting what was recorded since: an operation that fails
+// halfway leaves the encoder as it was.
+size_t mo_encoder_mark(const mo_encoder *encoder);
+void mo_encoder_rewind(mo_encoder *encoder, size_t mark);
+
+// The dispatches so far are as much work as one command buffer should hold; what follows goes into
+// another one. Between the two the device notices an interrupt.
+void mo_encoder_split(mo_encoder *encoder);
 
 // The device that the encoder records for.
 mo_device *mo_encoder_device(const mo_encoder *encoder);

@@ -31,10 +31,15 @@ typedef enum mo_status {
     MO_MISUSE,        // a call at the wrong time, such as an encoder used after its commit
     MO_OUT_OF_MEMORY,
     MO_DEVICE_ERROR, // no such device, or the device failed
+    MO_INTERRUPTED,  // the interrupt check asked to stop
 } mo_status;
 
 // What the last failed call on this thread has to say. Valid until the next failing call.
 const char *mo_status_message(void);
+
+// A function that long operations call now and then, on the thread that waits for them: true makes
+// them stop with MO_INTERRUPTED once the device is idle. NULL, at first, means never.
+void mo_set_interrupt_check(bool (*interrupted)(void));
 
 // ---- Devices -----------------------------------------------------------------------------------
 
@@ -44,7 +49,11 @@ typedef struct mo_device mo_device;
 size_t mo_device_count(void);
 mo_device *mo_device_at(size_t index);
 
-// MO_DEVICE_ERROR if there is no device of that name.
+// The devices that this build knows and this machine or process cannot use: name and reason of the
+// index-th, both valid for good. false if there are no more.
+bool mo_device_missing(size_t index, const char **name, const char **reason);
+
+// MO_DEVICE_ERROR, with the reason, if there is no device of that name.
 mo_status mo_device_find(const char *name, mo_device **device);
 
 const char *mo_device_name(const mo_device *device);
@@ -91,8 +100,10 @@ void mo_buffer_release(mo_buffer *buffer); // NULL is allowed
 void *mo_buffer_contents(const mo_buffer *buffer);
 size_t mo_buffer_size(const mo_buffer *buffer);
 
-// Bytes of freed buffers that wait to be used again, and giving them all back to the system.
+// Bytes of freed buffers that wait to be used again, how many they can become, and giving them all
+// back to the system.
 size_t mo_buffer_cache_size(void);
+size_t mo_buffer_cache_limit(void);
 void mo_buffer_cache_clear(void);
 
 // ---- Operands ----------------------------------------------------------------------------------

@@ -13,7 +13,11 @@ typedef struct mo_dispatch mo_dispatch; // encoder.h
 
 // What the argument of one index is to a kernel.
 typedef struct mo_argument {
-    enum { MO_ARGUMENT_BUFFER = 1, MO_ARGUMENT_BYTES } kind;
+    enum {
+        MO_ARGUMENT_INPUT = 1, // a buffer that is only read
+        MO_ARGUMENT_OUTPUT,    // a buffer of which the whole bound range is written
+        MO_ARGUMENT_BYTES,
+    } kind;
     size_t bytes; // size of a MO_ARGUMENT_BYTES
 } mo_argument;
 

@@ -8,9 +8,13 @@
 #include <stdint.h>
 #endif
 
-// Projections: one simdgroup computes 4 rows, a threadgroup has 2 simdgroups (8 x 8 threads).
-#define PROJ_ROWS_PER_SIMDGROUP 4
+// Projections: a threadgroup has 2 simdgroups (8 x 8 threads). The kernels for 1, 2, 4 and 8 inputs
+// at a time differ in the rows that one simdgroup computes.
 #define PROJ_SIMDGROUPS_PER_THREADGROUP 2
+#define PROJ_ROWS_PER_SIMDGROUP 4
+#define PROJ_ROWS_PER_SIMDGROUP_M2 4
+#define PROJ_ROWS_PER_SIMDGROUP_M4 4
+#define PROJ_ROWS_PER_SIMDGROUP_M8 2
 
 // Function constants of the projections. Where one is not set, the params' value is used.
 #define PROJ_FC_NE12 700
@@ -31,7 +35,10 @@ typedef struct proj_q4_0_params {
     uint32_t r3;  // and fourth
 } proj_q4_0_params;
 
-// QKV split: seq rows of qkv_ch = q_sp + k_sp + v_sp channels each.
+// QKV split: seq rows of qkv_ch = q_sp + k_sp + v_sp channels each. The wide kernel moves this many
+// channels at once.
+#define QKV_SPLIT_WIDE 4
+
 typedef struct qkv_split_params {
     uint32_t seq;
     uint32_t q_sp;

@@ -25,21 +25,13 @@ inline float simd_sum_in_order(float sum) {
     return sum;
 }
 
-// The half of a block that a lane owns: 8 bytes from qs, times x[0..7] and x[16..23].
-inline float half_block_dot(device const uchar *qs, thread const float *lo,
-                            thread const float *hi) {
-    float acc = 0.0f;
-    UNROLL
-    for (short j = 0; j < 8; j++) {
-        acc = fma(lo[j], float(qs[j] & 15) - 8.0f, acc);
-        acc = fma(hi[j], float(qs[j] >> 4) - 8.0f, acc);
-    }
-    return acc;
-}
-
-// Grid: threadgroups (ceil(N / 8), m, input matrices). Rows from N on are computed from row N - 1
-// and not stored, so that no thread reads outside the weight and no simdgroup diverges.
-template <int NW>
+// NW weights (1 or 2), NR rows for each simdgroup, NI rows of the input for each pass over the
+// weights: each weight is read and decoded once for the NI.
+//
+// Grid: threadgroups (ceil(N / (2 NR)), ceil(m / NI), input matrices). Rows of the weight from N on
+// and of the input from m on are computed from the last row and not stored, so that no thread reads
+// outside its buffers and no simdgroup diverges.
+template <int NW, int NR, int NI>
 inline void project(device const block_q4_0 *weight_a, device const block_q4_0 *weight_b,
                     device const float *input, device float *dst_a, device float *dst_b,
                     constant proj_q4_0_params &params, uint3 threadgroup_position, ushort lane,
@@ -52,49 +44,90 @@ inline void project(device const block_q4_0 *weight_a, device const block_q4_0 *
 
     const long blocks_per_row = params.ne00 / 32;
     const long row_0 =
-        (long(threadgroup_position.x) * PROJ_SIMDGROUPS_PER_THREADGROUP + simdgroup) *
-        PROJ_ROWS_PER_SIMDGROUP;
-    const long input_row = z * params.ne1 + threadgroup_position.y;
-    device const float *x = input + input_row * params.ne10;
+        (long(threadgroup_position.x) * PROJ_SIMDGROUPS_PER_THREADGROUP + simdgroup) * NR;
+    const long input_0 = long(threadgroup_position.y) * NI;
 
-    device const block_q4_0 *rows[NW][PROJ_ROWS_PER_SIMDGROUP];
-    float sum[NW][PROJ_ROWS_PER_SIMDGROUP];
+    device const block_q4_0 *rows[NW][NR];
     UNROLL
-    for (short r = 0; r < PROJ_ROWS_PER_SIMDGROUP; r++) {
+    for (short r = 0; r < NR; r++) {
         const long row = matrix * params.ne01 + min(row_0 + r, long(params.ne01) - 1);
         rows[0][r] = weight_a + row * blocks_per_row;
         rows[NW - 1][r] = (NW == 1 ? weight_a : weight_b) + row * blocks_per_row;
-        sum[0][r] = 0.0f;
-        sum[NW - 1][r] = 0.0f;
+    }
+    device const float *inputs[NI];
+    UNROLL
+    for (short i = 0; i < NI; i++)
+        inputs[i] = input + (z * params.ne1 + min(input_0 + i, long(params.ne1) - 1)) * params.ne10;
+
+    float sum[NW][NR][NI];
+    UNROLL
+    for (short w = 0; w < NW; w++) {
+        UNROLL
+        for (short r = 0; r < NR; r++) {
+            UNROLL
+            for (short i = 0; i < NI; i++)
+                sum[w][r][i] = 0.0f;
+        }
     }
 
+    // The half of a block that a lane owns: 8 bytes of qs from il on, times x[il...] and
+    // x[il + 16...].
     const short il = lane % 2 * 8;
     for (long b = lane / 2; b < blocks_per_row; b += 16) {
-        float lo[8], hi[8];
+        float acc[NW][NR][NI];
+        UNROLL
+        for (short w = 0; w < NW; w++) {
+            UNROLL
+            for (short r = 0; r < NR; r++) {
+                UNROLL
+                for (short i = 0; i < NI; i++)
+                    acc[w][r][i] = 0.0f;
+            }
+        }
         UNROLL
         for (short j = 0; j < 8; j++) {
-            lo[j] = x[b * 32 + il + j];
-            hi[j] = x[b * 32 + il + j + 16];
+            float lo[NI], hi[NI];
+            UNROLL
+            for (short i = 0; i < NI; i++) {
+                lo[i] = inputs[i][b * 32 + il + j];
+                hi[i] = inputs[i][b * 32 + il + j + 16];
+            }
+            UNROLL
+            for (short w = 0; w < NW; w++) {
+                UNROLL
+                for (short r = 0; r < NR; r++) {
+                    const uchar q = rows[w][r][b].qs[il + j];
+                    UNROLL
+                    for (short i = 0; i < NI; i++) {
+                        acc[w][r][i] = fma(lo[i], float(q & 15) - 8.0f, acc[w][r][i]);
+                        acc[w][r][i] = fma(hi[i], float(q >> 4) - 8.0f, acc[w][r][i]);
+                    }
+                }
+            }
         }
         UNROLL
         for (short w = 0; w < NW; w++) {
             UNROLL
-            for (short r = 0; r < PROJ_ROWS_PER_SIMDGROUP; r++) {
-                device const block_q4_0 *block = rows[w][r] + b;
-                const float acc = half_block_dot(block->qs + il, lo, hi);
-                sum[w][r] = fma(float(block->d), acc, sum[w][r]);
+            for (short r = 0; r < NR; r++) {
+                const float d = float(rows[w][r][b].d);
+                UNROLL
+                for (short i = 0; i < NI; i++)
+                    sum[w][r][i] = fma(d, acc[w][r][i], sum[w][r][i]);
             }
         }
     }
 
     UNROLL
     for (short w = 0; w < NW; w++) {
-        device float *dst = (w == 0 ? dst_a : dst_b) + input_row * params.ne0;
+        device float *dst = w == 0 ? dst_a : dst_b;
         UNROLL
-        for (short r = 0; r < PROJ_ROWS_PER_SIMDGROUP; r++) {
-            const float total = simd_sum_in_order(sum[w][r]);
-            if (lane == 0 && row_0 + r < params.ne01)
-                dst[row_0 + r] = total;
+        for (short r = 0; r < NR; r++) {
+            UNROLL
+            for (short i = 0; i < NI; i++) {
+                const float total = simd_sum_in_order(sum[w][r][i]);
+                if (lane == 0 && row_0 + r < params.ne01 && input_0 + i < params.ne1)
+                    dst[(z * params.ne1 + input_0 + i) * params.ne0 + row_0 + r] = total;
+            }
         }
     }
 }

@@ -5,23 +5,28 @@ using namespace metal;
 
 #include "kernel_params.h"
 
-// Grid: threads (qkv_ch, seq). The words are copied as integers, so that every bit of every NaN
-// arrives.
-kernel void qkv_split_f32(device const uint *qkv [[buffer(0)]], device uint *q [[buffer(1)]],
-                          device uint *k [[buffer(2)]], device uint *v [[buffer(3)]],
-                          constant qkv_split_params &params [[buffer(4)]],
-                          uint2 position [[thread_position_in_grid]]) {
+// W channels at a time, in one T. Grid: threads (qkv_ch / W, seq). The words are copied as
+// integers, so that every bit of every NaN arrives.
+template <typename T, uint W>
+kernel void qkv_split(device const T *qkv [[buffer(0)]], device T *q [[buffer(1)]],
+                      device T *k [[buffer(2)]], device T *v [[buffer(3)]],
+                      constant qkv_split_params &params [[buffer(4)]],
+                      uint2 position [[thread_position_in_grid]]) {
     const uint channel = position.x;
     const ulong row = position.y;
-    if (channel >= params.qkv_ch || row >= params.seq)
+    const uint q_sp = params.q_sp / W, k_sp = params.k_sp / W, v_sp = params.v_sp / W;
+    const uint qkv_ch = params.qkv_ch / W;
+    if (channel >= qkv_ch || row >= params.seq)
         return;
-    const uint value = qkv[row * params.qkv_ch + channel];
-    const uint k_0 = params.q_sp;
-    const uint v_0 = params.q_sp + params.k_sp;
-    if (channel < k_0)
-        q[row * params.q_sp + channel] = value;
-    else if (channel < v_0)
-        k[row * params.k_sp + (channel - k_0)] = value;
+    const T value = qkv[row * qkv_ch + channel];
+    if (channel < q_sp)
+        q[row * q_sp + channel] = value;
+    else if (channel - q_sp < k_sp)
+        k[row * k_sp + (channel - q_sp)] = value;
     else
-        v[row * params.v_sp + (channel - v_0)] = value;
+        v[row * v_sp + (channel - q_sp - k_sp)] = value;
 }
+
+template [[host_name("qkv_split_f32")]] kernel decltype(qkv_split<uint, 1>) qkv_split<uint, 1>;
+template [[host_name("qkv_split_f32x4")]] kernel decltype(qkv_split<uint4, QKV_SPLIT_WIDE>)
+    qkv_split<uint4, QKV_SPLIT_WIDE>;

@@ -56,6 +56,8 @@ static mo_status make_pipeline(const mo_kernel *kernel, const mo_function_consta
 static mo_status commit(const mo_dispatch *dispatches, size_t n, void **in_flight) {
     *in_flight = NULL;
     for (size_t i = 0; i < n; i++) {
+        if (dispatches[i].starts_command_buffer && mo_interrupted())
+            return mo_fail(MO_INTERRUPTED, "interrupted");
         const mo_status status = dispatches[i].pipeline->kernel->native(&dispatches[i]);
         if (status != MO_OK)
             return status;
@@ -63,8 +65,8 @@ static mo_status commit(const mo_dispatch *dispatches, size_t n, void **in_fligh
     return MO_OK;
 }
 
-static mo_status wait(void *in_flight) {
-    (void)in_flight;
+static mo_status finish(void *in_flight, bool discard) {
+    (void)in_flight, (void)discard;
     return MO_OK;
 }
 
@@ -73,5 +75,5 @@ mo_device mo_cpu_device = {
     .describe = describe,
     .make_pipeline = make_pipeline,
     .commit = commit,
-    .wait = wait,
+    .finish = finish,
 };

@@ -4,29 +4,31 @@
 #include "ops/proj_q4_0.h"
 #include "../shaders/kernel_params.h"
 
-static const mo_kernel fused_dual_proj_q4_0 = {
-    .name = "kernel_fused_dual_proj_q4_0_f32",
-    .shader = "fused_dual_proj_q4_0",
-    .native = mo_cpu_fused_dual_proj_q4_0,
-    .n_arguments = 6,
-    .arguments =
-        {
-            {.kind = MO_ARGUMENT_BUFFER}, // weight_a
-            {.kind = MO_ARGUMENT_BUFFER}, // weight_b
-            {.kind = MO_ARGUMENT_BUFFER}, // input
-            {.kind = MO_ARGUMENT_BUFFER}, // dst_a
-            {.kind = MO_ARGUMENT_BUFFER}, // dst_b
-            {.kind = MO_ARGUMENT_BYTES, .bytes = sizeof(proj_q4_0_params)},
-        },
-};
+#define KERNEL(suffix)                                                                             \
+    {                                                                                              \
+        .name = "kernel_fused_dual_proj_q4_0_f32" suffix, .shader = "fused_dual_proj_q4_0",        \
+        .native = mo_cpu_fused_dual_proj_q4_0, .n_arguments = 6, .arguments = {                    \
+            {.kind = MO_ARGUMENT_INPUT},                                                           \
+            {.kind = MO_ARGUMENT_INPUT},                                                           \
+            {.kind = MO_ARGUMENT_INPUT},                                                           \
+            {.kind = MO_ARGUMENT_OUTPUT},                                                          \
+            {.kind = MO_ARGUMENT_OUTPUT},                                                          \
+            {.kind = MO_ARGUMENT_BYTES, .bytes = sizeof(proj_q4_0_params)}                         \
+        }                                                                                          \
+    }
 
-MO_REGISTER_KERNEL(fused_dual_proj_q4_0)
+// Arguments: weight_a, weight_b, input, dst_a, dst_b, params. By the rows of x that they take at a
+// time.
+static const mo_kernel kernels[MO_PROJECTION_KERNELS] = {KERNEL(""), KERNEL("_m2"), KERNEL("_m4"),
+                                                         KERNEL("_m8")};
+
+MO_REGISTER_PROJECTION(kernels)
 
 mo_status mo_fused_dual_proj_q4_0(mo_encoder *encoder, const mo_q4_0_matrix *weight_a,
                                   const mo_q4_0_matrix *weight_b, const mo_array *x,
                                   mo_result *out_a, mo_result *out_b) {
     return mo_encode_projection(encoder, &(mo_projection){
-                                             .kernel = fused_dual_proj_q4_0.name,
+                                             .kernels = kernels,
                                              .n_weights = 2,
                                              .weight_names = {"weight_a", "weight_b"},
                                              .result_names = {"out[0]", "out[1]"},

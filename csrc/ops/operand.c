@@ -148,3 +148,8 @@ void mo_discard_results(mo_result *const *results, mo_buffer *const *given, size
             results[i]->buffer = NULL;
         }
 }
+
+int64_t mo_rows_per_command_buffer(double limit, double row_work) {
+    const double rows = limit / row_work;
+    return rows < 1 ? 1 : rows > (double)MO_MAX_SIZE ? MO_MAX_SIZE : (int64_t)rows;
+}

@@ -42,6 +42,13 @@ mo_status mo_check_result(const char *name, const mo_result *result, const mo_ar
 // failure none of them has a new one.
 mo_status mo_make_results(mo_result *const *results, const int64_t *last, size_t n, int64_t rows);
 
+// How many rows of row_work each one command buffer takes, at least one.
+int64_t mo_rows_per_command_buffer(double limit, double row_work);
+
+static inline uint64_t mo_ceil_div(int64_t a, int64_t b) {
+    return ((uint64_t)a + (uint64_t)b - 1) / (uint64_t)b;
+}
+
 // Release the buffers that mo_make_results made: those of results that were not given one.
 void mo_discard_results(mo_result *const *results, mo_buffer *const *given, size_t n);
 

@@ -3,7 +3,9 @@
 #include "status.h"
 #include "../shaders/kernel_params.h"
 
-#define ROWS_PER_THREADGROUP (PROJ_ROWS_PER_SIMDGROUP * PROJ_SIMDGROUPS_PER_THREADGROUP)
+// Multiply-adds in one command buffer: some tenths of a second on the slowest GPU that is
+// supported.
+#define PROJECTION_WORK 0x1p35
 
 static mo_status check_weight(const char *name, const mo_q4_0_matrix *weight, size_t *needed) {
     mo_status status = mo_q4_0_size(weight->N, weight->K, needed);
@@ -68,8 +70,30 @@ static mo_status check_results(const mo_projection *p, size_t weight_size) {
     return mo_check_overlap(results, p->n_weights, operands, p->n_weights + 1);
 }
 
-static mo_status record(mo_encoder *encoder, const mo_projection *p, int64_t m) {
+// What kernel i of a projection takes: rows of x for one pass over the weights, and rows of the
+// weights for one threadgroup.
+static const struct {
+    int64_t inputs;
+    int64_t rows;
+} tiles[MO_PROJECTION_KERNELS] = {
+    {1, PROJ_SIMDGROUPS_PER_THREADGROUP *PROJ_ROWS_PER_SIMDGROUP},
+    {2, PROJ_SIMDGROUPS_PER_THREADGROUP *PROJ_ROWS_PER_SIMDGROUP_M2},
+    {4, PROJ_SIMDGROUPS_PER_THREADGROUP *PROJ_ROWS_PER_SIMDGROUP_M4},
+    {8, PROJ_SIMDGROUPS_PER_THREADGROUP *PROJ_ROWS_PER_SIMDGROUP_M8},
+};
+
+// The smallest tile that takes m rows of x at once, else the largest.
+static int choose_tile(int64_t m) {
+    int tile = 0;
+    while (tile < MO_PROJECTION_KERNELS - 1 && tiles[tile].inputs < m)
+        tile++;
+    return tile;
+}
+
+// Rows row_0 to row_0 + m of x and of the results.
+static mo_status bind(mo_encoder *encoder, const mo_projection *p, int64_t row_0, int64_t m) {
     const int64_t N = p->weights[0]->N, K = p->weights[0]->K;
+    const size_t x_row = (size_t)K * sizeof(float), result_row = (size_t)N * sizeof(float);
     const proj_q4_0_params params = {.ne00 = K,
                                      .ne01 = N,
                                      .ne02 = 1,
@@ -79,27 +103,51 @@ static mo_status record(mo_encoder *encoder, const mo_projection *p, int64_t m) 
                                      .ne1 = m,
                                      .r2 = 1,
                                      .r3 = 1};
-    const mo_function_constant constants[] = {{PROJ_FC_NE12, 1}, {PROJ_FC_R2, 1}, {PROJ_FC_R3, 1}};
-    const mo_pipeline *pipeline;
-    mo_status status =
-        mo_find_pipeline(mo_encoder_device(encoder), p->kernel, constants, 3, &pipeline);
-    if (status == MO_OK)
-        status = mo_encoder_set_pipeline(encoder, pipeline);
-    size_t index = 0;
+    size_t index = 0, weight_size;
+    mo_status status = mo_q4_0_size(N, K, &weight_size);
     for (size_t i = 0; i < p->n_weights && status == MO_OK; i++)
-        status =
-            mo_encoder_set_buffer(encoder, p->weights[i]->buffer, p->weights[i]->offset, index++);
+        status = mo_encoder_set_buffer(encoder, p->weights[i]->buffer, p->weights[i]->offset,
+                                       weight_size, index++);
     if (status == MO_OK)
-        status = mo_encoder_set_buffer(encoder, p->x->buffer, p->x->offset, index++);
+        status = mo_encoder_set_buffer(encoder, p->x->buffer, p->x->offset + (size_t)row_0 * x_row,
+                                       (size_t)m * x_row, index++);
     for (size_t i = 0; i < p->n_weights && status == MO_OK; i++)
-        status =
-            mo_encoder_set_buffer(encoder, p->results[i]->buffer, p->results[i]->offset, index++);
+        status = mo_encoder_set_buffer(encoder, p->results[i]->buffer,
+                                       p->results[i]->offset + (size_t)row_0 * result_row,
+                                       (size_t)m * result_row, index++);
     if (status == MO_OK)
         status = mo_encoder_set_bytes(encoder, &params, sizeof params, index);
-    if (status == MO_OK) {
-        const uint64_t row_groups = ((uint64_t)N + ROWS_PER_THREADGROUP - 1) / ROWS_PER_THREADGROUP;
-        status = mo_encoder_dispatch_threadgroups(encoder, (mo_size){row_groups, (uint64_t)m, 1},
-                                                  (mo_size){8, 8, 1});
+    return status;
+}
+
+static mo_status record_rows(mo_encoder *encoder, const mo_projection *p, int64_t row_0,
+                             int64_t m) {
+    const int tile = choose_tile(m);
+    const mo_function_constant constants[] = {{PROJ_FC_NE12, 1}, {PROJ_FC_R2, 1}, {PROJ_FC_R3, 1}};
+    const mo_pipeline *pipeline;
+    mo_status status = mo_find_pipeline(mo_encoder_device(encoder), p->kernels[tile].name,
+                                        constants, 3, &pipeline);
+    if (status == MO_OK)
+        status = mo_encoder_set_pipeline(encoder, pipeline);
+    if (status == MO_OK)
+        status = bind(encoder, p, row_0, m);
+    if (status != MO_OK)
+        return status;
+    const uint64_t row_groups = mo_ceil_div(p->weights[0]->N, tiles[tile].rows);
+    const uint64_t input_groups = mo_ceil_div(m, tiles[tile].inputs);
+    return mo_encoder_dispatch_threadgroups(encoder, (mo_size){row_groups, input_groups, 1},
+                                            (mo_size){8, 8, 1});
+}
+
+static mo_status record(mo_encoder *encoder, const mo_projection *p, int64_t m) {
+    const double row_work =
+        (double)p->n_weights * (double)p->weights[0]->N * (double)p->weights[0]->K;
+    const int64_t limit = mo_rows_per_command_buffer(PROJECTION_WORK, row_work);
+    mo_status status = MO_OK;
+    for (int64_t row_0 = 0; row_0 < m && status == MO_OK; row_0 += limit) {
+        if (row_0 > 0)
+            mo_encoder_split(encoder);
+        status = record_rows(encoder, p, row_0, m - row_0 < limit ? m - row_0 : limit);
     }
     return status;
 }
@@ -117,10 +165,13 @@ mo_status mo_encode_projection(mo_encoder *encoder, const mo_projection *p) {
 
     mo_buffer *const given[2] = {p->results[0]->buffer, p->results[p->n_weights - 1]->buffer};
     const int64_t last[2] = {p->weights[0]->N, p->weights[0]->N};
+    const size_t mark = mo_encoder_mark(encoder);
     status = mo_make_results(p->results, last, p->n_weights, m);
     if (status == MO_OK)
         status = record(encoder, p, m);
-    if (status != MO_OK)
+    if (status != MO_OK) {
+        mo_encoder_rewind(encoder, mark);
         mo_discard_results(p->results, given, p->n_weights);
+    }
     return status;
 }

@@ -8,22 +8,27 @@
 
 #define THREADS_PER_THREADGROUP 256
 
-static const mo_kernel qkv_split = {
-    .name = "qkv_split_f32",
-    .shader = "qkv_split",
-    .native = mo_cpu_qkv_split,
-    .n_arguments = 5,
-    .arguments =
-        {
-            {.kind = MO_ARGUMENT_BUFFER}, // qkv
-            {.kind = MO_ARGUMENT_BUFFER}, // q
-            {.kind = MO_ARGUMENT_BUFFER}, // k
-            {.kind = MO_ARGUMENT_BUFFER}, // v
-            {.kind = MO_ARGUMENT_BYTES, .bytes = sizeof(qkv_split_params)},
-        },
-};
+// Channels (a float each) moved by one command buffer: some tenths of a second on the slowest GPU
+// that is supported.
+#define QKV_SPLIT_WORK 0x1p31
 
-MO_REGISTER_KERNEL(qkv_split)
+#define KERNEL(suffix)                                                                             \
+    {                                                                                              \
+        .name = "qkv_split_f32" suffix, .shader = "qkv_split", .native = mo_cpu_qkv_split,         \
+        .n_arguments = 5, .arguments = {                                                           \
+            {.kind = MO_ARGUMENT_INPUT},                                                           \
+            {.kind = MO_ARGUMENT_OUTPUT},                                                          \
+            {.kind = MO_ARGUMENT_OUTPUT},                                                          \
+            {.kind = MO_ARGUMENT_OUTPUT},                                                          \
+            {.kind = MO_ARGUMENT_BYTES, .bytes = sizeof(qkv_split_params)}                         \
+        }                                                                                          \
+    }
+
+// Arguments: qkv, q, k, v, params.
+static const mo_kernel narrow = KERNEL(""), wide = KERNEL("x4");
+
+MO_REGISTER_KERNEL(narrow)
+MO_REGISTER_KERNEL(wide)
 
 static const char *const result_names[3] = {"out[0] (q)", "out[1] (k)", "out[2] (v)"};
 
@@ -63,24 +68,62 @@ static mo_status check_results(const mo_array *qkv, const int64_t spans[3],
     return mo_check_overlap(extents, 3, &operand, 1);
 }
 
-static mo_status record(mo_encoder *encoder, const mo_array *qkv, const qkv_split_params *params,
-                        mo_result *const results[3]) {
+// Whether all spans and all addresses are multiples of what the wide kernel moves at once.
+static bool can_be_wide(const mo_array *qkv, const int64_t spans[3], mo_result *const results[3]) {
+    const size_t width = QKV_SPLIT_WIDE * sizeof(float);
+    bool wide_enough = ((uintptr_t)mo_buffer_contents(qkv->buffer) + qkv->offset) % width == 0;
+    for (int i = 0; i < 3; i++) {
+        const uintptr_t address = (uintptr_t)mo_buffer_contents(results[i]->buffer);
+        wide_enough &= spans[i] % QKV_SPLIT_WIDE == 0;
+        wide_enough &= (address + results[i]->offset) % width == 0;
+    }
+    return wide_enough;
+}
+
+// Rows row_0 to row_0 + seq.
+static mo_status record_rows(mo_encoder *encoder, const mo_array *qkv, const int64_t spans[3],
+                             mo_result *const results[3], int64_t row_0, int64_t seq) {
+    const qkv_split_params params = {.seq = (uint32_t)seq,
+                                     .q_sp = (uint32_t)spans[0],
+                                     .k_sp = (uint32_t)spans[1],
+                                     .v_sp = (uint32_t)spans[2],
+                                     .qkv_ch = (uint32_t)(spans[0] + spans[1] + spans[2])};
+    const bool is_wide = can_be_wide(qkv, spans, results);
     const mo_pipeline *pipeline;
-    mo_status status =
-        mo_find_pipeline(mo_encoder_device(encoder), qkv_split.name, NULL, 0, &pipeline);
+    mo_status status = mo_find_pipeline(mo_encoder_device(encoder),
+                                        is_wide ? wide.name : narrow.name, NULL, 0, &pipeline);
     if (status == MO_OK)
         status = mo_encoder_set_pipeline(encoder, pipeline);
+    const size_t row = params.qkv_ch * sizeof(float);
     if (status == MO_OK)
-        status = mo_encoder_set_buffer(encoder, qkv->buffer, qkv->offset, 0);
-    for (size_t i = 0; i < 3 && status == MO_OK; i++)
-        status = mo_encoder_set_buffer(encoder, results[i]->buffer, results[i]->offset, i + 1);
+        status = mo_encoder_set_buffer(encoder, qkv->buffer, qkv->offset + (size_t)row_0 * row,
+                                       (size_t)seq * row, 0);
+    for (size_t i = 0; i < 3 && status == MO_OK; i++) {
+        const size_t result_row = (size_t)spans[i] * sizeof(float);
+        status = mo_encoder_set_buffer(encoder, results[i]->buffer,
+                                       results[i]->offset + (size_t)row_0 * result_row,
+                                       (size_t)seq * result_row, i + 1);
+    }
     if (status == MO_OK)
-        status = mo_encoder_set_bytes(encoder, params, sizeof *params, 4);
-    if (status == MO_OK) {
-        const uint32_t width =
-            params->qkv_ch < THREADS_PER_THREADGROUP ? params->qkv_ch : THREADS_PER_THREADGROUP;
-        status = mo_encoder_dispatch_threads(encoder, (mo_size){params->qkv_ch, params->seq, 1},
-                                             (mo_size){width, 1, 1});
+        status = mo_encoder_set_bytes(encoder, &params, sizeof params, 4);
+    if (status != MO_OK)
+        return status;
+    const uint64_t width = params.qkv_ch / (is_wide ? QKV_SPLIT_WIDE : 1);
+    return mo_encoder_dispatch_threads(
+        encoder, (mo_size){width, params.seq, 1},
+        (mo_size){width < THREADS_PER_THREADGROUP ? width : THREADS_PER_THREADGROUP, 1, 1});
+}
+
+static mo_status record(mo_encoder *encoder, const mo_array *qkv, const int64_t spans[3],
+                        mo_result *const results[3], int64_t seq) {
+    const double row_work = (double)(spans[0] + spans[1] + spans[2]);
+    const int64_t limit = mo_rows_per_command_buffer(QKV_SPLIT_WORK, row_work);
+    mo_status status = MO_OK;
+    for (int64_t row_0 = 0; row_0 < seq && status == MO_OK; row_0 += limit) {
+        if (row_0 > 0)
+            mo_encoder_split(encoder);
+        status = record_rows(encoder, qkv, spans, results, row_0,
+                             seq - row_0 < limit ? seq - row_0 : limit);
     }
     return status;
 }
@@ -101,15 +144,13 @@ mo_status mo_qkv_split_f32(mo_encoder *encoder, const mo_array *qkv, int64_t q_s
         return status;
 
     mo_buffer *const given[3] = {q->buffer, k->buffer, v->buffer};
-    const qkv_split_params params = {.seq = (uint32_t)seq,
-                                     .q_sp = (uint32_t)q_sp,
-                                     .k_sp = (uint32_t)k_sp,
-                                     .v_sp = (uint32_t)v_sp,
-                                     .qkv_ch = (uint32_t)(q_sp + k_sp + v_sp)};
+    const size_t mark = mo_encoder_mark(encoder);
     status = mo_make_results(results, spans, 3, seq);
     if (status == MO_OK)
-        status = record(encoder, qkv, &params, results);
-    if (status != MO_OK)
+        status = record(encoder, qkv, spans, results, seq);
+    if (status != MO_OK) {
+        mo_encoder_rewind(encoder, mark);
         mo_discard_results(results, given, 3);
+    }
     return status;
 }

@@ -14,12 +14,15 @@ static PyObject *exception_of(mo_status status) {
         return mo_py_DeviceError;
     case MO_OK:
     case MO_MISUSE:
+    case MO_INTERRUPTED:
         break;
     }
     return PyExc_RuntimeError;
 }
 
 PyObject *mo_py_raise(mo_status status) {
+    if (status == MO_INTERRUPTED && PyErr_Occurred()) // by the interrupt check
+        return NULL;
     const char *message = mo_status_message();
     PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
     if (text) {

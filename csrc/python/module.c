@@ -18,6 +18,15 @@ static bool check_environment(void) {
            PyErr_WarnEx(PyExc_RuntimeWarning, mo_status_message(), 1) == 0;
 }
 
+// A signal handler's exception, KeyboardInterrupt as a rule, stays set for the function that called
+// the operation.
+static bool check_signals(void) {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    const bool raised = PyErr_CheckSignals() < 0;
+    PyGILState_Release(state);
+    return raised;
+}
+
 static int execute(PyObject *module) {
     static bool executed; // types and exceptions are one for the process
     if (executed) {
@@ -32,6 +41,7 @@ static int execute(PyObject *module) {
         PyModule_AddStringConstant(module, "__version__", MLXOPS_VERSION) < 0 ||
         !check_environment())
         return -1;
+    mo_set_interrupt_check(check_signals);
     executed = true;
     return 0;
 }

@@ -22,6 +22,22 @@ static PyObject *devices(PyObject *module, PyObject *unused) {
     return list;
 }
 
+PyDoc_STRVAR(missing_devices_doc, "missing_devices($module, /)\n--\n\n"
+                                  "The devices that cannot be used here, as (name, reason) pairs.");
+
+static PyObject *missing_devices(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    const char *name, *reason;
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && mo_device_missing(i, &name, &reason); i++) {
+        PyObject *pair = Py_BuildValue("(ss)", name, reason);
+        if (!pair || PyList_Append(list, pair) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(pair);
+    }
+    return list;
+}
+
 PyDoc_STRVAR(default_device_doc, "default_device($module, /)\n--\n\n"
                                  "The name of the device that operations run on by default.");
 
@@ -90,6 +106,24 @@ static PyObject *set_num_threads(PyObject *module, PyObject *n) {
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(cache_info_doc, "cache_info($module, /)\n--\n\n"
+                             "Bytes of freed buffers that are kept, and the most that are kept.");
+
+static PyObject *cache_info(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return Py_BuildValue("(nn)", (Py_ssize_t)mo_buffer_cache_size(),
+                         (Py_ssize_t)mo_buffer_cache_limit());
+}
+
+PyDoc_STRVAR(clear_cache_doc, "clear_cache($module, /)\n--\n\n"
+                              "Give the memory of freed results and matrices back to the system.");
+
+static PyObject *clear_cache(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    Py_BEGIN_ALLOW_THREADS mo_buffer_cache_clear();
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(
     gguf_check_doc,
     "gguf_check($module, file, types, /)\n--\n\n"
@@ -114,10 +148,13 @@ static PyObject *gguf_check(PyObject *module, PyObject *args) {
 
 PyMethodDef mo_py_settings[] = {
     {"devices", devices, METH_NOARGS, devices_doc},
+    {"missing_devices", missing_devices, METH_NOARGS, missing_devices_doc},
     {"default_device", default_device, METH_NOARGS, default_device_doc},
     {"set_default_device", set_default_device, METH_O, set_default_device_doc},
     {"get_num_threads", get_num_threads, METH_NOARGS, get_num_threads_doc},
     {"set_num_threads", set_num_threads, METH_O, set_num_threads_doc},
+    {"cache_info", cache_info, METH_NOARGS, cache_info_doc},
+    {"clear_cache", clear_cache, METH_NOARGS, clear_cache_doc},
     {"gguf_check", gguf_check, METH_VARARGS, gguf_check_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -12,6 +12,7 @@ from mlxops._core import (
     DeviceError,
     Q4_0Matrix,
     __version__,
+    clear_cache,
     fused_dual_proj_q4_0,
     get_num_threads,
     mul_mv_q4_0,
@@ -19,13 +20,18 @@ from mlxops._core import (
     set_default_device,
     set_num_threads,
 )
-from mlxops._devices import Device, default_device, devices
+from mlxops._devices import Device, DeviceList, default_device, devices
+from mlxops._memory import CacheInfo, cache_info
 
 __all__ = [
+    "CacheInfo",
     "Device",
     "DeviceError",
+    "DeviceList",
     "Q4_0Matrix",
     "__version__",
+    "cache_info",
+    "clear_cache",
     "default_device",
     "devices",
     "fused_dual_proj_q4_0",
