@@ -15,24 +15,38 @@
 #define LANES 32
 #define INPUTS_PER_PASS 8
 
-static void decode_block(const unsigned char *block, float *weights) {
+// On x86-64 a compiler may not take for granted that the processor has fma, and calls libm for
+// each. With this there is a second version of a function, with the instruction, and the better one
+// is chosen when the library is loaded.
+#if defined(__x86_64__) && defined(__GLIBC__)
+#define WITH_AND_WITHOUT_FMA __attribute__((target_clones("fma", "default")))
+#else
+#define WITH_AND_WITHOUT_FMA
+#endif
+
+static inline void decode_block(const unsigned char *block, float *weights) {
     for (int j = 0; j < 16; j++) {
         weights[j] = (float)((block[2 + j] & 15) - 8);
         weights[j + 16] = (float)((block[2 + j] >> 4) - 8);
     }
 }
 
-static float half_block_dot(const float *x, const float *weights) {
-    float acc = 0.0f;
+// One block times 32 elements of x, added to the sums of the two lanes that share the block. Each
+// lane's chain of 16 additions depends on itself; the two in turn keep the processor busy.
+static inline void add_block(float d, const float *weights, const float *x, float *lanes) {
+    float acc_0 = 0.0f, acc_1 = 0.0f;
     for (int j = 0; j < 8; j++) {
-        acc = fmaf(x[j], weights[j], acc);
-        acc = fmaf(x[j + 16], weights[j + 16], acc);
+        acc_0 = fmaf(x[j], weights[j], acc_0);
+        acc_1 = fmaf(x[j + 8], weights[j + 8], acc_1);
+        acc_0 = fmaf(x[j + 16], weights[j + 16], acc_0);
+        acc_1 = fmaf(x[j + 24], weights[j + 24], acc_1);
     }
-    return acc;
+    lanes[0] = fmaf(d, acc_0, lanes[0]);
+    lanes[1] = fmaf(d, acc_1, lanes[1]);
 }
 
 // sum_0 after sum_t + sum_(t xor s) for s = 16, 8, 4, 2, 1. Only the sums that reach lane 0.
-static float sum_lanes(float *sum) {
+static inline float sum_lanes(float *sum) {
     for (int s = LANES / 2; s > 0; s /= 2)
         for (int t = 0; t < s; t++)
             sum[t] += sum[t + s];
@@ -40,6 +54,7 @@ static float sum_lanes(float *sum) {
 }
 
 // One row of the weight times n inputs of K elements each, results ldy apart.
+WITH_AND_WITHOUT_FMA
 static void project_row(const unsigned char *row, const float *x, int64_t n, int64_t K, float *y,
                         int64_t ldy) {
     float sum[INPUTS_PER_PASS][LANES];
@@ -50,11 +65,7 @@ static void project_row(const unsigned char *row, const float *x, int64_t n, int
         float weights[32];
         decode_block(block, weights);
         for (int64_t i = 0; i < n; i++)
-            for (int h = 0; h < 2; h++) {
-                const float acc = half_block_dot(x + i * K + b * 32 + 8 * h, weights + 8 * h);
-                float *lane = &sum[i][b % 16 * 2 + h];
-                *lane = fmaf(d, acc, *lane);
-            }
+            add_block(d, weights, x + i * K + b * 32, &sum[i][b % 16 * 2]);
     }
     for (int64_t i = 0; i < n; i++)
         y[i * ldy] = sum_lanes(sum[i]);

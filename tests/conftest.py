@@ -1,0 +1,65 @@
+"""What every test shares: the devices, the independent reference, the demo model, fixed seeds."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+import mlxops as mo
+from canonical_reference import CanonicalReference
+from float_environment import FloatEnvironment
+
+REPOSITORY = Path(__file__).parent.parent
+
+settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+settings.load_profile("fixed")
+
+
+@pytest.fixture(params=[device.name for device in mo.devices()])
+def device(request: pytest.FixtureRequest) -> str:
+    """The name of a device: every test that takes it runs on each one."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> CanonicalReference:
+    """The canonical order from a C file of its own."""
+    return CanonicalReference(tmp_path_factory.mktemp("canonical_order"))
+
+
+@pytest.fixture(scope="session")
+def float_environment(tmp_path_factory: pytest.TempPathFactory) -> FloatEnvironment:
+    """The rounding direction and flush-to-zero of the calling thread."""
+    return FloatEnvironment(tmp_path_factory.mktemp("float_environment"))
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Random numbers that are the same in every run."""
+    return np.random.default_rng(20230815)
+
+
+@pytest.fixture
+def restore_threads() -> Iterator[None]:
+    """Puts the number of threads back after a test that sets it."""
+    before = mo.get_num_threads()
+    yield
+    mo.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def model_path() -> Path:
+    """The GGUF file of the demo, fetched where it is missing."""
+    fetch = REPOSITORY / "examples" / "fetch_model.py"
+    if not any(REPOSITORY.glob("models/*.gguf")):
+        run = subprocess.run([sys.executable, str(fetch)], capture_output=True, text=True)
+        if run.returncode != 0 or not any(REPOSITORY.glob("models/*.gguf")):
+            pytest.fail(
+                "these tests need the demo's model in models/; in the repository's root type\n"
+                f"    {sys.executable} {fetch.relative_to(REPOSITORY)}\n{run.stdout}{run.stderr}"
+            )
+    return min(REPOSITORY.glob("models/*.gguf"))
