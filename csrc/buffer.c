@@ -17,6 +17,11 @@
 #define CLASSES_PER_DOUBLING 8
 #define SIZE_CLASSES (CLASSES_PER_DOUBLING * 46)
 
+// The tests look for kernels that go beyond a buffer's size, into the rest of its pages.
+#ifndef MO_BUFFER_ALLOCATED
+#define MO_BUFFER_ALLOCATED(contents, size, capacity)
+#endif
+
 #define CACHE_LIMIT ((size_t)1 << 30)
 
 // Devices other than the CPU that can wrap a buffer in one process.
@@ -32,6 +37,7 @@ struct mo_buffer {
     unsigned char *contents;
     size_t size;
     int size_class; // -1: borrowed memory
+    bool has_pages;
     wrapping wrappings[MAX_WRAPPERS];
     struct mo_buffer *next; // in the cache
 };
@@ -71,6 +77,8 @@ static void unwrap(mo_buffer *buffer) {
 
 static void unmap(mo_buffer *buffer) {
     unwrap(buffer);
+    MO_BUFFER_ALLOCATED(buffer->contents, class_bytes(buffer->size_class),
+                        class_bytes(buffer->size_class)); // it may become anyone's
     munmap(buffer->contents, class_bytes(buffer->size_class));
     free(buffer);
 }
@@ -146,6 +154,7 @@ static mo_buffer *map_buffer(int size_class) {
         return NULL;
     }
     buffer->size_class = size_class;
+    buffer->has_pages = true;
     return buffer;
 }
 
@@ -160,6 +169,7 @@ mo_status mo_buffer_alloc(size_t size, mo_buffer **result) {
         return mo_fail_memory(size);
     atomic_init(&buffer->references, 1);
     buffer->size = size;
+    MO_BUFFER_ALLOCATED(buffer->contents, size, class_bytes(size_class));
     *result = buffer;
     return MO_OK;
 }
@@ -174,6 +184,13 @@ mo_status mo_buffer_borrow(const void *memory, size_t size, mo_buffer **result) 
     buffer->size_class = -1;
     *result = buffer;
     return MO_OK;
+}
+
+mo_status mo_buffer_borrow_pages(const void *memory, size_t size, mo_buffer **result) {
+    const mo_status status = mo_buffer_borrow(memory, size, result);
+    if (status == MO_OK)
+        (*result)->has_pages = true;
+    return status;
 }
 
 mo_buffer *mo_buffer_retain(mo_buffer *buffer) {
@@ -202,8 +219,8 @@ size_t mo_buffer_size(const mo_buffer *buffer) {
     return buffer->size;
 }
 
-size_t mo_buffer_capacity(const mo_buffer *buffer) {
-    return buffer->size_class < 0 ? buffer->size : class_bytes(buffer->size_class);
+bool mo_buffer_has_pages(const mo_buffer *buffer) {
+    return buffer->has_pages;
 }
 
 // ---- Wrappers ----------------------------------------------------------------------------------
@@ -213,13 +230,16 @@ static pthread_mutex_t wrapping_lock = PTHREAD_MUTEX_INITIALIZER;
 mo_status mo_buffer_wrapper(mo_buffer *buffer, mo_device *device, void **wrapper) {
     mo_status status = MO_OK;
     *wrapper = NULL;
+    if (!buffer->has_pages)
+        return MO_OK;
     pthread_mutex_lock(&wrapping_lock);
     int i = 0;
     while (i < MAX_WRAPPERS - 1 && buffer->wrappings[i].device &&
            buffer->wrappings[i].device != device)
         i++;
     if (!buffer->wrappings[i].device) {
-        status = device->wrap(buffer->contents, mo_buffer_capacity(buffer), wrapper);
+        const size_t size = buffer->size_class < 0 ? buffer->size : class_bytes(buffer->size_class);
+        status = device->wrap(buffer->contents, size, wrapper);
         if (*wrapper)
             buffer->wrappings[i] = (wrapping){device, *wrapper};
     } else if (buffer->wrappings[i].device == device) {

@@ -13,7 +13,7 @@
 // with it. NULL where the device cannot share this memory.
 mo_status mo_buffer_wrapper(mo_buffer *buffer, mo_device *device, void **wrapper);
 
-// The bytes behind contents that belong to the buffer: whole pages where they are its own.
-size_t mo_buffer_capacity(const mo_buffer *buffer);
+// Whether the buffer has its pages for itself: all but mo_buffer_borrow's.
+bool mo_buffer_has_pages(const mo_buffer *buffer);
 
 #endif

@@ -23,8 +23,8 @@ struct mo_device {
     mo_status (*make_pipeline)(const mo_kernel *kernel, const mo_function_constant *constants,
                                size_t n_constants, void **state);
 
-    // A handle of memory for kernels, NULL in *wrapper where the device cannot share it as it is.
-    // NULL for a device that reads any memory.
+    // A handle of memory of whole pages for kernels, NULL in *wrapper where the device cannot share
+    // it as it is. NULL for a device that reads any memory.
     mo_status (*wrap)(void *memory, size_t size, void **wrapper);
     void (*unwrap)(void *wrapper);
 

@@ -94,6 +94,10 @@ mo_status mo_buffer_alloc(size_t size, mo_buffer **buffer);
 // may be read-only where it is only read. MO_OUT_OF_MEMORY.
 mo_status mo_buffer_borrow(const void *memory, size_t size, mo_buffer **buffer);
 
+// The same over memory that begins at a page and shares its last page with nothing else, such as a
+// mapped file: a GPU need not copy it.
+mo_status mo_buffer_borrow_pages(const void *memory, size_t size, mo_buffer **buffer);
+
 mo_buffer *mo_buffer_retain(mo_buffer *buffer);
 void mo_buffer_release(mo_buffer *buffer); // NULL is allowed
 

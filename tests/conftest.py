@@ -9,20 +9,49 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from which_build import SIMULATED  # isort: split
+
 import mlxops as mo
 from canonical_reference import CanonicalReference
 from float_environment import FloatEnvironment
 
 REPOSITORY = Path(__file__).parent.parent
 
+if SIMULATED:
+    import metal_sim
+
+    CONTROL = metal_sim.build().control()
+else:
+    collect_ignore = ["metal_device"]
+
+# On the simulated GPU, threads and threadgroups run in ascending and in descending order.
+REVERSED = "metal reversed"
+DEVICES = [device.name for device in mo.devices()] + [REVERSED] * SIMULATED
+
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 settings.load_profile("fixed")
 
 
-@pytest.fixture(params=[device.name for device in mo.devices()])
-def device(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a device: every test that takes it runs on each one."""
-    return str(request.param)
+    if not SIMULATED:
+        yield str(request.param)
+        return
+    CONTROL.set_reverse(request.param == REVERSED)
+    yield str(request.param).split()[0]
+    CONTROL.set_reverse(False)
+
+
+@pytest.fixture(autouse=True)
+def obeys_metal() -> Iterator[None]:
+    """Whatever a test does, the simulated Metal has nothing to complain of."""
+    yield
+    if SIMULATED:
+        reports, in_flight = CONTROL.reports(), CONTROL.in_flight()
+        CONTROL.reset()
+        assert reports == ""
+        assert in_flight == 0
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ import sys
 import textwrap
 
 
-def run(code: str, *, timeout: float = 60, **environment: str) -> str:
+def run(code: str, *arguments: str, timeout: float = 60, **environment: str) -> str:
     """What the code prints; it must end by itself, in time and without an error."""
     process = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

@@ -180,6 +180,7 @@ static size_t whole_pages(size_t size) {
     return (size + MO_PAGE - 1) / MO_PAGE * MO_PAGE;
 }
 
+// Always so on macOS on arm64; smaller pages can begin elsewhere.
 static bool is_page_aligned(const void *memory) {
     return (uintptr_t)memory % MO_PAGE == 0;
 }
@@ -273,9 +274,9 @@ static mo_status add_stand_in(work *w, const mo_binding *binding, stand_in **res
     if (!s)
         return mo_fail_memory(sizeof *s);
     *s = (stand_in){.original = binding->buffer, .offset = binding->offset, .size = binding->size};
-    const mo_status status = is_page_aligned(mo_buffer_contents(binding->buffer))
-                                 ? share_part(binding, s)
-                                 : make_copy(s);
+    const bool has_pages = mo_buffer_has_pages(binding->buffer) &&
+                           is_page_aligned(mo_buffer_contents(binding->buffer));
+    const mo_status status = has_pages ? share_part(binding, s) : make_copy(s);
     if (status != MO_OK) {
         free_stand_in(s);
         return status;

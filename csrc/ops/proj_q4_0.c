@@ -5,7 +5,9 @@
 
 // Multiply-adds in one command buffer: some tenths of a second on the slowest GPU that is
 // supported.
+#ifndef PROJECTION_WORK
 #define PROJECTION_WORK 0x1p35
+#endif
 
 static mo_status check_weight(const char *name, const mo_q4_0_matrix *weight, size_t *needed) {
     mo_status status = mo_q4_0_size(weight->N, weight->K, needed);

@@ -10,7 +10,9 @@
 
 // Channels (a float each) moved by one command buffer: some tenths of a second on the slowest GPU
 // that is supported.
+#ifndef QKV_SPLIT_WORK
 #define QKV_SPLIT_WORK 0x1p31
+#endif
 
 #define KERNEL(suffix)                                                                             \
     {                                                                                              \

@@ -49,7 +49,7 @@ static PyObject *borrow(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
         return NULL;
     }
     const mo_status status =
-        mo_buffer_borrow(self->mapping.buf, (size_t)self->mapping.len, &self->buffer);
+        mo_buffer_borrow_pages(self->mapping.buf, (size_t)self->mapping.len, &self->buffer);
     if (status != MO_OK) {
         Py_DECREF(self);
         return mo_py_raise(status);
@@ -66,10 +66,10 @@ static void deallocate(PyObject *object) {
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(doc,
-             "Buffer(memory)\n--\n\n"
-             "Memory that operations use in place: of an object with the buffer protocol, which "
-             "is\nkept alive and locked, or the library's own.");
+PyDoc_STRVAR(
+    doc, "Buffer(memory)\n--\n\n"
+         "Memory that operations use in place: of a mapped file with the buffer protocol, which "
+         "is\nkept alive and locked, or the library's own.");
 
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)doc},

@@ -1,5 +1,6 @@
 // The C core used as a C program uses it, without Python. Prints what failed; exit status 1 then.
 
+#include "buffer.h"
 #include "device.h"
 #include "encoder.h"
 #include "mlxops.h"
@@ -52,8 +53,8 @@ static mo_status add_native(const mo_dispatch *dispatch) {
 }
 
 #define ADD_ARGUMENTS                                                                              \
-    .n_arguments = 3, .arguments = {{.kind = MO_ARGUMENT_BUFFER},                                  \
-                                    {.kind = MO_ARGUMENT_BUFFER},                                  \
+    .n_arguments = 3, .arguments = {{.kind = MO_ARGUMENT_INPUT},                                   \
+                                    {.kind = MO_ARGUMENT_OUTPUT},                                  \
                                     {.kind = MO_ARGUMENT_BYTES, .bytes = sizeof(add_params)}}
 
 static const mo_kernel add = {.name = "test_add", .native = add_native, ADD_ARGUMENTS};
@@ -123,7 +124,30 @@ static mo_status count_pipeline(const mo_kernel *kernel, const mo_function_const
     return MO_OK;
 }
 
-static mo_device counting_device = {.name = "counting", .make_pipeline = count_pipeline};
+// It also counts the buffers that it has wrapped, and refuses those of 13 bytes.
+static int wrapped, wraps;
+
+static mo_status count_wrap(void *memory, size_t size, void **wrapper) {
+    *wrapper = NULL;
+    if (size == 13)
+        return mo_fail(MO_OUT_OF_MEMORY, "no 13");
+    if (size == 14)
+        return MO_OK;
+    *wrapper = memory;
+    wrapped++;
+    wraps++;
+    return MO_OK;
+}
+
+static void count_unwrap(void *wrapper) {
+    (void)wrapper;
+    wrapped--;
+}
+
+static mo_device counting_device = {.name = "counting",
+                                    .make_pipeline = count_pipeline,
+                                    .wrap = count_wrap,
+                                    .unwrap = count_unwrap};
 
 static void *find_counting_pipeline(void *unused) {
     (void)unused;
@@ -205,13 +229,49 @@ static void test_buffers(void) {
     CHECK(mo_buffer_cache_size() == 0);
 }
 
+// A device's handle of a buffer is made once, stays with the memory, and goes with it.
+static void test_wrappers(void) {
+    mo_buffer *buffer;
+    void *wrapper, *again;
+    char memory[14];
+    mo_buffer_cache_clear();
+    CHECK(mo_buffer_alloc(100, &buffer) == MO_OK);
+    CHECK(mo_buffer_has_pages(buffer));
+    CHECK((uintptr_t)mo_buffer_contents(buffer) % MO_PAGE == 0);
+    CHECK(mo_buffer_wrapper(buffer, &counting_device, &wrapper) == MO_OK && wrapper);
+    CHECK(mo_buffer_wrapper(buffer, &counting_device, &again) == MO_OK && again == wrapper);
+    mo_buffer_release(buffer);
+    CHECK(wrapped == 1 && wraps == 1);
+    CHECK(mo_buffer_alloc(200, &buffer) == MO_OK);
+    CHECK(mo_buffer_wrapper(buffer, &counting_device, &again) == MO_OK && again == wrapper);
+    CHECK(wraps == 1);
+    mo_buffer_release(buffer);
+    mo_buffer_cache_clear();
+    CHECK(wrapped == 0);
+
+    CHECK(mo_buffer_borrow(memory, 12, &buffer) == MO_OK && !mo_buffer_has_pages(buffer));
+    CHECK(mo_buffer_wrapper(buffer, &counting_device, &wrapper) == MO_OK && !wrapper);
+    mo_buffer_release(buffer);
+    CHECK(mo_buffer_borrow_pages(memory, 12, &buffer) == MO_OK && mo_buffer_has_pages(buffer));
+    CHECK(mo_buffer_wrapper(buffer, &counting_device, &wrapper) == MO_OK && wrapper == memory);
+    mo_buffer_release(buffer);
+    CHECK(wrapped == 0);
+    CHECK(mo_buffer_borrow_pages(memory, 13, &buffer) == MO_OK);
+    CHECK_FAILS(mo_buffer_wrapper(buffer, &counting_device, &wrapper), MO_OUT_OF_MEMORY, "13");
+    mo_buffer_release(buffer);
+    CHECK(mo_buffer_borrow_pages(memory, 14, &buffer) == MO_OK);
+    CHECK(mo_buffer_wrapper(buffer, &counting_device, &wrapper) == MO_OK && !wrapper);
+    mo_buffer_release(buffer);
+    CHECK(wrapped == 0);
+}
+
 // ---- Encoder -----------------------------------------------------------------------------------
 
 static mo_status bind(mo_encoder *encoder, mo_buffer *in, mo_buffer *out, float value) {
     const add_params params = {4, value};
-    mo_status status = mo_encoder_set_buffer(encoder, in, 0, 0);
+    mo_status status = mo_encoder_set_buffer(encoder, in, 0, 16, 0);
     if (status == MO_OK)
-        status = mo_encoder_set_buffer(encoder, out, 16, 1);
+        status = mo_encoder_set_buffer(encoder, out, 16, 16, 1);
     if (status == MO_OK)
         status = mo_encoder_set_bytes(encoder, &params, sizeof params, 2);
     return status;
@@ -230,7 +290,7 @@ static void test_encoder(void) {
     CHECK(memory[4] == 0); // nothing runs before the commit
 
     // The second dispatch sees what the first one wrote; unchanged arguments stay bound.
-    CHECK(mo_encoder_set_buffer(encoder, shifted, 0, 0) == MO_OK);
+    CHECK(mo_encoder_set_buffer(encoder, shifted, 0, 16, 0) == MO_OK);
     CHECK(mo_encoder_dispatch_threadgroups(encoder, (mo_size){1, 2, 3}, (mo_size){4, 5, 6}) ==
           MO_OK);
     mo_buffer_release(buffer); // the encoder has references of its own
@@ -250,6 +310,60 @@ static void test_encoder(void) {
     mo_encoder_free(NULL);
 }
 
+static mo_status record_add(mo_encoder *encoder, mo_buffer *buffer, float value) {
+    mo_status status = mo_encoder_set_pipeline(encoder, pipeline_of("test_add"));
+    if (status == MO_OK)
+        status = bind(encoder, buffer, buffer, value);
+    if (status == MO_OK)
+        status = mo_encoder_dispatch_threads(encoder, (mo_size){4, 1, 1}, (mo_size){4, 1, 1});
+    return status;
+}
+
+static void test_rewind(void) {
+    float memory[8] = {0};
+    mo_buffer *buffer;
+    mo_encoder *encoder;
+    CHECK(mo_buffer_borrow(memory, sizeof memory, &buffer) == MO_OK);
+    CHECK(mo_encoder_begin(mo_default_device(), &encoder) == MO_OK);
+    CHECK(record_add(encoder, buffer, 1) == MO_OK);
+    const size_t mark = mo_encoder_mark(encoder);
+    CHECK(record_add(encoder, buffer, 2) == MO_OK);
+    CHECK(record_add(encoder, buffer, 3) == MO_OK);
+    mo_encoder_rewind(encoder, mark);
+    CHECK(mo_encoder_mark(encoder) == mark);
+    CHECK(mo_encoder_commit(encoder) == MO_OK && mo_encoder_wait(encoder) == MO_OK);
+    CHECK(memory[4] == 1);
+    mo_encoder_free(encoder);
+    mo_buffer_release(buffer);
+}
+
+static int checks;
+
+static bool interrupt_second(void) {
+    return ++checks == 2;
+}
+
+// An interrupt is noticed where the work is split, and nowhere else.
+static void test_interrupt(void) {
+    float memory[8] = {0};
+    mo_buffer *buffer;
+    mo_encoder *encoder;
+    CHECK(mo_buffer_borrow(memory, sizeof memory, &buffer) == MO_OK);
+    CHECK(mo_encoder_begin(mo_default_device(), &encoder) == MO_OK);
+    mo_encoder_split(encoder); // before anything: nothing to divide
+    for (int i = 1; i <= 6; i++) {
+        CHECK(record_add(encoder, buffer, (float)i) == MO_OK);
+        if (i % 2 == 0)
+            mo_encoder_split(encoder);
+    }
+    mo_set_interrupt_check(interrupt_second);
+    CHECK_FAILS(mo_encoder_commit(encoder), MO_INTERRUPTED, "interrupted");
+    mo_set_interrupt_check(NULL);
+    CHECK(checks == 2 && memory[4] == 4);
+    mo_encoder_free(encoder);
+    mo_buffer_release(buffer);
+}
+
 static void test_encoder_refuses(void) {
     const mo_size one = {1, 1, 1};
     float memory[8] = {0};
@@ -261,12 +375,15 @@ static void test_encoder_refuses(void) {
     CHECK_FAILS(mo_encoder_set_pipeline(encoder, find_counting_pipeline(NULL)), MO_MISUSE,
                 "counting");
     CHECK(mo_encoder_set_pipeline(encoder, pipeline_of("test_add")) == MO_OK);
-    CHECK_FAILS(mo_encoder_set_buffer(encoder, buffer, 32, 0), MO_INVALID_VALUE, "32");
-    CHECK_FAILS(mo_encoder_set_buffer(encoder, buffer, 0, MO_MAX_ARGUMENTS), MO_INVALID_VALUE,
+    CHECK_FAILS(mo_encoder_set_buffer(encoder, buffer, 32, 4, 0), MO_INVALID_VALUE, "offset 32");
+    CHECK_FAILS(mo_encoder_set_buffer(encoder, buffer, 40, 4, 0), MO_INVALID_VALUE, "offset 40");
+    CHECK_FAILS(mo_encoder_set_buffer(encoder, buffer, 4, 32, 0), MO_INVALID_VALUE, "32 bytes");
+    CHECK_FAILS(mo_encoder_set_buffer(encoder, buffer, 0, 0, 0), MO_INVALID_VALUE, "0 bytes");
+    CHECK_FAILS(mo_encoder_set_buffer(encoder, buffer, 0, 4, MO_MAX_ARGUMENTS), MO_INVALID_VALUE,
                 "index");
     CHECK_FAILS(mo_encoder_set_bytes(encoder, memory, 0, 2), MO_INVALID_VALUE, "0 bytes");
     CHECK_FAILS(mo_encoder_set_bytes(encoder, memory, MO_MAX_BYTES + 1, 2), MO_INVALID_VALUE, "65");
-    CHECK(mo_encoder_set_buffer(encoder, buffer, 0, 0) == MO_OK);
+    CHECK(mo_encoder_set_buffer(encoder, buffer, 0, 4, 0) == MO_OK);
     CHECK_FAILS(mo_encoder_dispatch_threads(encoder, one, one), MO_MISUSE, "argument 1");
     CHECK(bind(encoder, buffer, buffer, 1) == MO_OK);
     CHECK_FAILS(mo_encoder_dispatch_threads(encoder, (mo_size){1, 0, 1}, one), MO_INVALID_VALUE,
@@ -396,7 +513,10 @@ int main(void) {
     test_pipeline_is_made_once();
     test_devices();
     test_buffers();
+    test_wrappers();
     test_encoder();
+    test_rewind();
+    test_interrupt();
     test_encoder_refuses();
     test_operations();
     test_messages_are_per_thread();

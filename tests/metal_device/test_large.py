@@ -1,0 +1,94 @@
+"""More than 2^31 and 2^32 elements: offsets, in the kernels and between command buffers.
+
+Only a few threadgroups are computed, and what nobody touches takes no memory."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import metal_sim
+import mlxops as mo
+from bits import assert_bits_equal
+from metal_device import c_api
+from metal_device.conftest import WorkLimits
+from q4_0_data import normal_input, random_blocks
+
+PAGE = 16384
+MAP_NORESERVE = 0x4000  # of Linux; the module mmap has it from Python 3.13 on
+
+
+def sparse(size: int) -> npt.NDArray[np.uint8]:
+    """Zeros at a multiple of PAGE, taking memory only where they are written."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
+    whole = np.frombuffer(mmap.mmap(-1, size + PAGE, flags=flags), np.uint8)
+    start = -whole.ctypes.data % PAGE
+    return whole[start : start + size]
+
+
+def sparse_floats(*shape: int) -> npt.NDArray[np.float32]:
+    """The same as an array."""
+    return sparse(4 * int(np.prod(shape, dtype=np.int64))).view(np.float32).reshape(shape)
+
+
+@pytest.fixture(autouse=True)
+def large_machine(control: metal_sim.Control, work_limits: WorkLimits) -> None:
+    """A GPU that takes such buffers, everything in one command buffer, a few threadgroups of it."""
+    work_limits.set(2.0**60, 2.0**60)
+    control.set_max_buffer_length(2**40)
+    control.set_sampled_threadgroups(5)
+
+
+def test_a_weight_of_more_than_2_33_elements(rng: np.random.Generator) -> None:
+    N, K = 80_000, 2**17
+    blocks = sparse(N * (K // 32) * 18).reshape(N, K // 32 * 18)
+    assert N * K > 2**33
+    assert blocks.nbytes > 2**32
+    for row in (0, N - 1):
+        blocks[row] = random_blocks(rng, 1, K)
+    x, out = sparse_floats(1, K), sparse_floats(1, N)
+    x[:] = normal_input(rng, 1, K)
+    c_api.mul_mv_q4_0(blocks, x, out)
+    for row in (0, N - 1):
+        weight = mo.Q4_0Matrix.from_blocks(blocks[row], (1, K))
+        assert_bits_equal(out[:, row : row + 1], mo.mul_mv_q4_0(weight, x, device="cpu"))
+
+
+@pytest.mark.parametrize("work", [2.0**60, 2.0**36], ids=["one command buffer", "several"])
+def test_an_input_and_a_result_of_more_than_2_32_elements(
+    work: float, work_limits: WorkLimits, rng: np.random.Generator
+) -> None:
+    work_limits.set(work, work)
+    N, K, m = 64, 64, 2**26 + 3
+    blocks = sparse(N * K // 32 * 18).reshape(N, K // 32 * 18)
+    blocks[:] = random_blocks(rng, N, K)
+    x, out = sparse_floats(m, K), sparse_floats(m, N)
+    assert x.size > 2**32
+    assert out.size > 2**32
+    x[0], x[-1] = normal_input(rng, 2, K)
+    c_api.mul_mv_q4_0(blocks, x, out)
+    weight = mo.Q4_0Matrix.from_blocks(blocks, (N, K))
+    for row in (0, m - 1):
+        expected = mo.mul_mv_q4_0(weight, x[row], device="cpu")
+        for columns in (slice(0, 4), slice(N - 4, N)):  # of the first and the last threadgroup
+            if (row == 0) == (columns.start == 0):
+                assert_bits_equal(out[row, columns], expected[columns])
+
+
+@pytest.mark.parametrize("work", [2.0**60, 2.0**30], ids=["one command buffer", "several"])
+@pytest.mark.parametrize("spans", [(1021, 3, 1025), (1024, 512, 516)], ids=["narrow", "wide"])
+def test_a_split_of_more_than_2_32_elements(
+    spans: tuple[int, int, int], work: float, work_limits: WorkLimits, rng: np.random.Generator
+) -> None:
+    work_limits.set(work, work)
+    seq, channels = 2**21 + 5, sum(spans)
+    qkv = sparse_floats(seq, channels)
+    assert qkv.size > 2**32
+    qkv[0], qkv[-1] = rng.standard_normal((2, channels), np.float32)
+    outs = [sparse_floats(seq, span) for span in spans]
+    c_api.qkv_split(qkv, spans, outs)
+    assert_bits_equal(outs[0][0, :64], qkv[0, :64])
+    assert_bits_equal(outs[2][-1, -1:], qkv[-1, -1:])

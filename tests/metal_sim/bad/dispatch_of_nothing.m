@@ -1,0 +1,13 @@
+// expect: ^dispatchThreadgroups:threadsPerThreadgroup:: an empty grid$
+#include "setup.h"
+
+void run(void) {
+    @autoreleasepool {
+        struct setup s = set_up();
+        id<MTLComputeCommandEncoder> encoder = begin(s, [s.queue commandBuffer]);
+        [encoder dispatchThreadgroups:MTLSizeMake(0, 1, 1)
+                threadsPerThreadgroup:MTLSizeMake(8, 8, 1)];
+        [encoder endEncoding];
+        tear_down(s);
+    }
+}

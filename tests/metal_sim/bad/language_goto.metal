@@ -1,0 +1,12 @@
+// expect: {file}:{here}: error: goto is not in the Metal Shading Language
+#include <metal_stdlib>
+using namespace metal;
+
+kernel void f(device const float *x [[buffer(0)]], device float *y [[buffer(1)]],
+              uint t [[thread_index_in_threadgroup]])
+{
+again:
+    if (x[t] < 0)
+        goto again; // here
+    y[t] = 1;
+}

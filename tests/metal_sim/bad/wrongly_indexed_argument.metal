@@ -1,0 +1,10 @@
+// expect: kernel f: a buffer was bound at index 7, which the kernel does not use
+// extra: 7
+#include <metal_stdlib>
+using namespace metal;
+
+kernel void f(device const float *x [[buffer(0)]], device float *y [[buffer(1)]],
+              uint i [[thread_position_in_grid]])
+{
+    y[i] = x[i];
+}
