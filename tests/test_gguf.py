@@ -180,8 +180,7 @@ def test_a_q4_0_matrix_is_not_copied(path: Path) -> None:
         first, second = matrix_of(tensors, "q4_0"), matrix_of(tensors, "q4_0")
         assert np.shares_memory(first.blocks, second.blocks)
         assert np.shares_memory(first[3:5].blocks, second.blocks)
-        with pytest.raises(ValueError, match="read-only"):
-            first.blocks[0, 0] = 1
+        assert not first.blocks.flags.writeable
         with pytest.raises(ValueError, match="WRITEABLE"):
             first.blocks.flags.writeable = True
 
@@ -262,7 +261,7 @@ def test_what_cannot_be_quantised(path: Path) -> None:
         for name in ("norm", "experts"):
             with raises(ValueError, name):
                 tensor_of(tensors, name).quantize()
-        with raises(ValueError, r"\b40\b", r"\b32\b"):
+        with raises(ValueError, "narrow", r"\b40\b", r"\b32\b"):
             tensor_of(tensors, "narrow").quantize()
 
 

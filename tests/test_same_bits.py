@@ -1,8 +1,11 @@
 """A result does not depend on how it is asked for: the bits are the same."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import fresh_python
 import mlxops as mo
 from bits import assert_bits_equal
 from canonical_reference import CanonicalReference
@@ -118,14 +121,13 @@ def test_any_float_environment_of_the_caller(
     float_environment: FloatEnvironment,
     rng: np.random.Generator,
 ) -> None:
-    """Threads started by a caller in an unusual environment are in the usual one as well."""
     N, K, m = 2051, 544, 4
     blocks = random_blocks(rng, N, K)
     weight = mo.Q4_0Matrix.from_blocks(blocks, (N, K))
     x = normal_input(rng, m, K)
     x[3] = np.ldexp(x[3], -130)
+    mo.set_num_threads(3)
     with float_environment.within(setting):
-        mo.set_num_threads(3)
         single = mo.mul_mv_q4_0(weight, x, device=device)
         after_single = float_environment.get()
         fused = mo.fused_dual_proj_q4_0(weight, weight, x, device=device)
@@ -135,6 +137,37 @@ def test_any_float_environment_of_the_caller(
     expected = reference(blocks, x)
     for result in (single, *fused):
         assert_bits_equal(result, expected)
+
+
+def test_threads_started_in_an_unusual_float_environment(
+    device: str, reference: CanonicalReference, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """A new thread begins with the environment of the one that starts it."""
+    N, K, m = 4093, 544, 4
+    blocks, x = random_blocks(rng, N, K), normal_input(rng, m, K)
+    np.savez(tmp_path / "inputs.npz", blocks=blocks, x=x)
+    fresh_python.run(
+        f"""
+        import sys
+        from pathlib import Path
+
+        import mlxops as mo
+        import numpy as np
+
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from float_environment import FloatEnvironment, Setting
+
+        directory = Path({str(tmp_path)!r})
+        inputs = np.load(directory / "inputs.npz")
+        weight = mo.Q4_0Matrix.from_blocks(inputs["blocks"], ({N}, {K}))
+        x = inputs["x"]
+        mo.set_num_threads(4)
+        with FloatEnvironment(directory).within(Setting("upward", True)):
+            result = mo.mul_mv_q4_0(weight, x, device={device!r})
+        np.save(directory / "result.npy", result)
+        """
+    )
+    assert_bits_equal(np.load(tmp_path / "result.npy"), reference(blocks, x))
 
 
 @pytest.mark.parametrize("setting", ENVIRONMENTS, ids=str)

@@ -92,21 +92,21 @@ def _numbers(name: str, value: object) -> NDArray[Any]:
 
 
 def _from_dlpack(name: str, value: Any) -> NDArray[Any]:
-    device_type = int(value.__dlpack_device__()[0])
-    if device_type not in CPU_READABLE:
-        raise TypeError(
-            f"{name} is {_type_name(value)} in memory that the CPU cannot read (DLPack "
-            f"device type {device_type}); move it to the CPU first, as x.cpu() does"
-        )
+    kind = _type_name(value)
     try:
-        return np.asarray(np.from_dlpack(value))
-    except (BufferError, RuntimeError) as error:
-        dtype = getattr(value, "dtype", "unknown")
+        device_type = int(value.__dlpack_device__()[0])
+        if device_type in CPU_READABLE:
+            return np.asarray(np.from_dlpack(value))
+    except (BufferError, RuntimeError, ValueError) as error:
         raise TypeError(
-            f"{name} is {_type_name(value)} of dtype {dtype}, which cannot be read as it "
-            f"is ({error}); for a tensor that requires grad call detach(), for another "
-            f"dtype convert it to float32"
+            f"{name} is {kind} of dtype {getattr(value, 'dtype', 'unknown')}, which cannot be read "
+            f"as it is ({error}); for a tensor that requires grad call detach(), for another dtype "
+            f"convert it to float32"
         ) from error
+    raise TypeError(
+        f"{name} is {kind} in memory that the CPU cannot read (DLPack device type {device_type}); "
+        f"move it to the CPU first, as x.cpu() does"
+    )
 
 
 def _refuse_masked(name: str, array: NDArray[Any]) -> None:

@@ -75,7 +75,10 @@ class GGUFTensor:
             raise ValueError(
                 f"tensor '{self.name}' has shape {self.shape}; only a matrix can be quantised"
             )
-        return _core.Q4_0Matrix.quantize(self.dequantize())
+        try:
+            return _core.Q4_0Matrix.quantize(self.dequantize())
+        except ValueError as error:
+            raise ValueError(f"tensor '{self.name}': {error}") from error
 
     def __repr__(self) -> str:
         return f"<GGUFTensor '{self.name}' of shape {self.shape}, {self.type}>"
