@@ -47,7 +47,8 @@ def files(*patterns: str) -> list[str]:
 
 # The Metal device, in builds for macOS.
 METAL = ["csrc/metal/metal_device.m"] if sys.platform == "darwin" else []
-FRAMEWORKS = ["-framework", "Foundation", "-framework", "Metal"] if METAL else []
+# (Without CoreGraphics there is no default Metal device in a program that shows no windows.)
+FRAMEWORKS = ["Foundation", "Metal", "CoreGraphics"] if METAL else []
 if METAL:
     os.environ.setdefault("MACOSX_DEPLOYMENT_TARGET", "13.0")
     COMPILE_ARGUMENTS.append("-DMLXOPS_METAL")
@@ -60,7 +61,10 @@ setup(
             depends=files("csrc/**/*.h", "shaders/*"),
             include_dirs=["csrc", numpy.get_include()],
             extra_compile_args=COMPILE_ARGUMENTS,
-            extra_link_args=["-pthread", *FRAMEWORKS],
+            extra_link_args=[
+                "-pthread",
+                *(argument for name in FRAMEWORKS for argument in ("-framework", name)),
+            ],
         )
     ],
     cmdclass={"build_ext": BuildExtension},

@@ -243,15 +243,19 @@ static stand_in *find_stand_in(const work *w, const mo_binding *binding) {
     return NULL;
 }
 
+static mo_status too_large(size_t size) {
+    return mo_fail(MO_DEVICE_ERROR,
+                   "Metal: %zu bytes in one piece are more than this GPU takes, %zu; slice the "
+                   "matrix or the array by rows",
+                   size, (size_t)[gpu maxBufferLength]);
+}
+
 static mo_status share_part(const mo_binding *binding, stand_in *s) {
     const uintptr_t start = (uintptr_t)mo_buffer_contents(binding->buffer) + binding->offset;
     const uintptr_t page = start / MO_PAGE * MO_PAGE;
     const size_t length = whole_pages(start + binding->size - page);
     if (length > [gpu maxBufferLength])
-        return mo_fail(MO_DEVICE_ERROR,
-                       "Metal: %zu bytes in one piece are more than this GPU takes, %zu; slice the "
-                       "matrix by rows",
-                       binding->size, (size_t)[gpu maxBufferLength]);
+        return too_large(binding->size);
     s->part = share((void *)page, length);
     return s->part ? MO_OK : no_buffer(length);
 }
@@ -259,7 +263,10 @@ static mo_status share_part(const mo_binding *binding, stand_in *s) {
 // Memory of our own for a copy, without its contents yet.
 static mo_status make_copy(stand_in *s) {
     void *wrapper;
-    const mo_status status = mo_buffer_alloc(mo_buffer_size(s->original), &s->copy);
+    const size_t size = mo_buffer_size(s->original);
+    if (whole_pages(size) > [gpu maxBufferLength])
+        return too_large(size);
+    const mo_status status = mo_buffer_alloc(size, &s->copy);
     return status == MO_OK ? mo_buffer_wrapper(s->copy, &mo_metal_device, &wrapper) : status;
 }
 

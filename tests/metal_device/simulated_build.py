@@ -1,6 +1,7 @@
 """The package built against the Metal simulator: the shipped sources, and the hooks of the tests.
 
-It never ships. `install()` makes it the `mlxops` that this process and its children import.
+It never ships. `install()` makes it the `mlxops` that this process and its children import. With
+MLXOPS_TEST_SOURCES in the environment the sources are those of that folder.
 """
 
 from __future__ import annotations
@@ -58,18 +59,31 @@ def _fingerprint(repository: Path, simulator: metal_sim.MetalSim) -> str:
     return digest.hexdigest()[:16]
 
 
-def _compile(repository: Path, simulator: metal_sim.MetalSim, work: Path) -> Sequence[Path]:
+def _compile(
+    repository: Path, simulator: metal_sim.MetalSim, work: Path, cache: Path
+) -> Sequence[Path]:
+    """Object files; those that the cache has are not made again."""
     shaders = work / "shaders.c"
-    embed = [sys.executable, repository / "tools" / "embed_shaders.py"]
-    subprocess.run([*embed, repository / "shaders", shaders], check=True)
+    embed = [sys.executable, str(repository / "tools" / "embed_shaders.py")]
+    subprocess.run([*embed, str(repository / "shaders"), str(shaders)], check=True)
     python = sysconfig.get_paths()["include"]
     include = [repository / "csrc", metal_sim.HOME, python, np.get_include()]
     flags = [*FLAGS, "-include", str(HERE / "test_hooks.h"), *(f"-I{path}" for path in include)]
 
+    headers = [*repository.glob("csrc/**/*.h"), *repository.glob("shaders/*.h"), *HERE.glob("*.h")]
+    common = hashlib.sha256(repr(FLAGS).encode() + sys.version.encode() + np.__version__.encode())
+    for header in sorted(headers):
+        common.update(header.read_bytes())
+
     def compile_one(source: Path) -> Path:
-        target = work / f"{source.parent.name}-{source.name}.o"
-        objc = simulator.compile_flags if source.suffix == ".m" else []
-        subprocess.run(["clang", *flags, *objc, "-c", source, "-o", target], check=True)
+        digest = common.copy()
+        digest.update(source.name.encode() + source.read_bytes())
+        target = cache / f"object-{digest.hexdigest()[:16]}.o"
+        if not target.exists():
+            new = work / f"{target.name}"
+            objc = simulator.compile_flags if source.suffix == ".m" else []
+            subprocess.run(["clang", *flags, *objc, "-c", source, "-o", new], check=True)
+            new.rename(target)
         return target
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -85,7 +99,7 @@ def build(repository: Path = REPOSITORY, cache: Path | None = None) -> Path:
         return target
     with tempfile.TemporaryDirectory(dir=cache) as directory:
         work = Path(directory)
-        objects = _compile(repository, simulator, work)
+        objects = _compile(repository, simulator, work, cache)
         package = work / "site" / "mlxops"
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(repository / "python" / "mlxops", package, ignore=ignored)
@@ -98,7 +112,7 @@ def build(repository: Path = REPOSITORY, cache: Path | None = None) -> Path:
 
 def install() -> None:
     """Put the simulated package before any other, here and in processes started from here."""
-    folder = str(build())
+    folder = str(build(Path(os.environ.get("MLXOPS_TEST_SOURCES", REPOSITORY))))
     sys.path.insert(0, folder)
     path = [folder, str(HERE.parent), os.getenv("PYTHONPATH")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))

@@ -101,8 +101,10 @@ if child == 0:
                 pass
             else:
                 raise AssertionError("not refused")
+        objects = control.live_objects()
         del w, y
         mo.clear_cache()
+        assert control.live_objects() == objects, "the child released an object"
         assert control.call_count() == calls, "the child called Metal"
         assert control.reports() == "", control.reports()
         status = 0

@@ -1,4 +1,4 @@
-"""Each call of Metal fails in turn: the right exception, no leak, a device that works afterwards."""
+"""Each call of Metal fails in turn: the right exception, no leak, and the device works again."""
 
 from __future__ import annotations
 

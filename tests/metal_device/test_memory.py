@@ -107,6 +107,21 @@ def test_a_mapping_that_is_too_large_is_used_in_parts(
     assert control.live_objects() == 0, control.live_objects_text()
 
 
+def test_a_mapping_that_does_not_begin_at_a_page_is_copied(
+    control: metal_sim.Control, rng: np.random.Generator
+) -> None:
+    """As where the system's pages are smaller than those that Metal asks for."""
+    blocks = random_blocks(rng, 33, 96)
+    memory = mapped(PAGE + blocks.nbytes)[4096:]
+    memory[32 : 32 + blocks.nbytes] = blocks.tobytes()
+    matrix = _core.Q4_0Matrix._from_buffer(_core.Buffer(memory), 32, (33, 96))
+    x = normal_input(rng, 2, 96)
+    assert_bits_equal(
+        mo.mul_mv_q4_0(matrix, x, device="metal"), mo.mul_mv_q4_0(matrix, x, device="cpu")
+    )
+    assert control.reports() == ""
+
+
 def test_a_matrix_that_is_too_large_is_refused_and_its_slices_are_not(
     control: metal_sim.Control, rng: np.random.Generator
 ) -> None:
@@ -130,6 +145,18 @@ def test_an_own_matrix_that_is_too_large(
     assert_bits_equal(
         mo.mul_mv_q4_0(weight[100:200], x, device="metal"),
         mo.mul_mv_q4_0(weight[100:200], x, device="cpu"),
+    )
+
+
+def test_an_array_that_is_too_large(control: metal_sim.Control, rng: np.random.Generator) -> None:
+    """The copy of an array may take more pages than the array, and that is too many here."""
+    weight = mo.Q4_0Matrix.from_blocks(random_blocks(rng, 3, 544), (3, 544))
+    x = normal_input(rng, 70, 544)
+    control.set_max_buffer_length(x.nbytes // PAGE * PAGE)
+    with raises(mo.DeviceError, str(x.nbytes), "slice"):
+        mo.mul_mv_q4_0(weight, x, device="metal")
+    assert_bits_equal(
+        mo.mul_mv_q4_0(weight, x[:9], device="metal"), mo.mul_mv_q4_0(weight, x[:9], device="cpu")
     )
 
 
