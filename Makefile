@@ -10,13 +10,23 @@ SOURCES = pyproject.toml setup.py tools/embed_shaders.py \
 # Options for the programs: make demo ARGS='--tokens 20 --prompt "Name three rivers."'
 ARGS =
 
-.PHONY: demo test bench lint format lib clean
+.PHONY: demo test test-all mutations bench lint format lib clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python examples/generate.py $(ARGS)
 
-test: $(VENV)/installed $(VENV)/peers
+# On Linux x86-64 the suite runs a second time with the Metal device, on a simulator.
+SIMULATED = $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m))
+
+test: $(VENV)/installed $(VENV)/peers $(if $(SIMULATED),$(VENV)/clang)
 	$(VENV)/bin/python -m pytest $(ARGS)
+	$(if $(SIMULATED),MLXOPS_TEST_BUILD=simulated $(VENV)/bin/python -m pytest $(ARGS))
+
+# Breaks the shaders and the Metal device in many ways: the tests must see each.
+mutations: $(VENV)/installed $(VENV)/clang
+	$(VENV)/bin/python tests/metal_device/mutations.py
+
+test-all: test mutations
 
 bench: $(VENV)/installed
 	$(VENV)/bin/python benchmarks/overhead.py $(ARGS)
@@ -49,6 +59,10 @@ $(VENV)/installed: $(VENV)/made $(SOURCES)
 $(VENV)/peers: $(VENV)/installed
 	-$(PIP) --only-binary :all: libgguf
 	-$(PIP) --only-binary :all: 'mlx[cpu]'
+	touch $@
+
+$(VENV)/clang: $(VENV)/made
+	@sh tools/install_clang.sh
 	touch $@
 
 $(VENV)/installed-lint: $(VENV)/installed

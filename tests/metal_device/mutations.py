@@ -8,6 +8,7 @@ With TEXT only the mutations whose names contain it. Exit status 1 if a mutation
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -283,7 +284,7 @@ def outcome(mutation: Mutation) -> str:
         )
     if run.returncode == 0:
         return "SURVIVES"
-    if "could not compile kernel" in run.stdout or "CalledProcessError" in run.stdout:
+    if re.search(r"\.(metal|h|m|c):\d+:\d+: error: ", run.stdout + run.stderr):
         return "DOES NOT COMPILE"
     # A test has failed, or the process has crashed.
     return "caught" if run.returncode in (1, 134, 139) or run.returncode < 0 else "NOT RUN"
