@@ -1,6 +1,7 @@
 // The C core used as a C program uses it, without Python. Prints what failed; exit status 1 then.
 
 #include "buffer.h"
+#include "cpu/threads.h"
 #include "device.h"
 #include "encoder.h"
 #include "mlxops.h"
@@ -11,7 +12,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 static int failures;
 
@@ -488,6 +491,42 @@ static void test_operations(void) {
     mo_buffer_release(out);
 }
 
+// ---- Threads -----------------------------------------------------------------------------------
+
+static pthread_t caller;
+static atomic_int pieces_of_others, elements;
+
+static void count_pieces(void *context, size_t begin, size_t end) {
+    (void)context;
+    elements += (int)(end - begin);
+    if (!pthread_equal(pthread_self(), caller))
+        pieces_of_others++;
+    struct timespec pause = {.tv_nsec = 5 * 1000 * 1000}; // time for the others to wake
+    nanosleep(&pause, NULL);
+}
+
+// Whether another thread does a part of the work.
+static bool work_is_shared(void) {
+    caller = pthread_self();
+    pieces_of_others = elements = 0;
+    mo_parallel_for(count_pieces, NULL, 1001, 1000000);
+    CHECK(elements == 1001);
+    return pieces_of_others > 0;
+}
+
+static void test_threads(void) {
+    CHECK(mo_set_num_threads(3) == MO_OK);
+    CHECK(work_is_shared());
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) // has none of its parent's threads, and starts its own
+        _exit(work_is_shared() ? 0 : 1);
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(mo_set_num_threads(1) == MO_OK);
+    CHECK(!work_is_shared());
+}
+
 // ---- Messages ----------------------------------------------------------------------------------
 
 static void *fail_elsewhere(void *unused) {
@@ -519,6 +558,7 @@ int main(void) {
     test_interrupt();
     test_encoder_refuses();
     test_operations();
+    test_threads();
     test_messages_are_per_thread();
     mo_buffer_cache_clear();
     printf("%d failures\n", failures);
