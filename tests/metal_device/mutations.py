@@ -213,14 +213,14 @@ MUTATIONS = [
     Mutation(
         "inputs that are not copied",
         BACKEND,
-        "s->copy && !s->filled && argument.kind == MO_ARGUMENT_INPUT",
-        "s->copy && s->filled",
+        "argument.kind == MO_ARGUMENT_INPUT",
+        "argument.kind == MO_ARGUMENT_OUTPUT",
     ),
     Mutation(
         "results that are not copied back",
         BACKEND,
-        "        if (status == MO_OK && !discard)\n            copy_back(w);\n",
-        "",
+        "if (status == MO_OK && !discard)\n            copy_back",
+        "if (status == MO_OK && discard)\n            copy_back",
     ),
     Mutation("wrong offset of a part", BACKEND, " + offset) % MO_PAGE;", ") % MO_PAGE;"),
     Mutation("pages not whole", BACKEND, "(size + MO_PAGE - 1) / MO_PAGE * MO_PAGE", "size"),
