@@ -12,7 +12,6 @@ from mlxops import _core
 
 _library = ctypes.CDLL(_core.__file__)
 _library.mo_status_message.restype = ctypes.c_char_p
-_library.mo_buffer_contents.restype = ctypes.c_void_p
 
 
 class _Array(ctypes.Structure):
@@ -38,54 +37,72 @@ def _check(status: int) -> None:
         raise RuntimeError(_library.mo_status_message().decode())
 
 
-def _borrow_pages(memory: npt.NDArray[np.generic]) -> ctypes.c_void_p:
-    buffer = ctypes.c_void_p()
-    address, size = ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(memory.nbytes)
-    _check(_library.mo_buffer_borrow_pages(address, size, ctypes.byref(buffer)))
-    return buffer
+class Encoder:
+    """An mo_encoder of a device. It releases the buffers of its operands at the end."""
 
+    def __init__(self, device: str) -> None:
+        found, self._encoder = ctypes.c_void_p(), ctypes.c_void_p()
+        _check(_library.mo_device_find(device.encode(), ctypes.byref(found)))
+        _check(_library.mo_encoder_begin(found, ctypes.byref(self._encoder)))
+        self._keep: list[object] = []
+        self._buffers: dict[int, int] = {}
 
-def _array(memory: npt.NDArray[np.float32]) -> _Array:
-    shape = (ctypes.c_int64 * memory.ndim)(*memory.shape)
-    return _Array(_borrow_pages(memory).value, 0, memory.ndim, shape)
+    def _buffer(self, memory: npt.NDArray[np.generic]) -> int:
+        """One buffer for each memory, so that an operation sees what an earlier one wrote."""
+        address = memory.ctypes.data
+        if address not in self._buffers:
+            buffer = ctypes.c_void_p()
+            size = ctypes.c_size_t(memory.nbytes)
+            borrow = _library.mo_buffer_borrow_pages
+            _check(borrow(ctypes.c_void_p(address), size, ctypes.byref(buffer)))
+            assert buffer.value is not None
+            self._buffers[address] = buffer.value
+            self._keep.append(memory)
+        return self._buffers[address]
 
+    def _array(self, memory: npt.NDArray[np.float32]) -> _Array:
+        shape = (ctypes.c_int64 * memory.ndim)(*memory.shape)
+        return _Array(self._buffer(memory), 0, memory.ndim, shape)
 
-def run(
-    operation: str,
-    operands: Sequence[ctypes.Structure | int],
-    outs: Sequence[npt.NDArray[np.float32]],
-) -> None:
-    """Run an operation on the default device in memory that begins at a page."""
-    encoder, device = ctypes.c_void_p(), ctypes.c_void_p()
-    _check(_library.mo_device_find(b"metal", ctypes.byref(device)))
-    _check(_library.mo_encoder_begin(device, ctypes.byref(encoder)))
-    results = [_array(out) for out in outs]
-    arguments = [
-        ctypes.c_int64(operand) if isinstance(operand, int) else ctypes.byref(operand)
-        for operand in operands
-    ]
-    try:
-        _check(getattr(_library, operation)(encoder, *arguments, *map(ctypes.byref, results)))
-        _check(_library.mo_encoder_commit(encoder))
-        _check(_library.mo_encoder_wait(encoder))
-    finally:
-        _library.mo_encoder_free(encoder)
-        for array in [*results, *(o for o in operands if not isinstance(o, int))]:
-            _library.mo_buffer_release(ctypes.c_void_p(array.buffer))
+    def mul_mv_q4_0(
+        self,
+        blocks: npt.NDArray[np.uint8],
+        x: npt.NDArray[np.float32],
+        out: npt.NDArray[np.float32],
+    ) -> None:
+        """Record it: blocks [N, K / 32 * 18], x [m, K], out [m, N]."""
+        weight = _Matrix(self._buffer(blocks), 0, blocks.shape[0], x.shape[-1])
+        operands = [weight, self._array(x), self._array(out)]
+        _check(_library.mo_mul_mv_q4_0(self._encoder, *map(ctypes.byref, operands)))
 
+    def qkv_split(
+        self,
+        qkv: npt.NDArray[np.float32],
+        spans: Sequence[int],
+        outs: Sequence[npt.NDArray[np.float32]],
+    ) -> None:
+        """Record it: qkv [seq, sum of the spans], outs [seq, span] each."""
+        sizes = map(ctypes.c_int64, spans)
+        results = [ctypes.byref(self._array(out)) for out in outs]
+        source = ctypes.byref(self._array(qkv))
+        _check(_library.mo_qkv_split_f32(self._encoder, source, *sizes, *results))
 
-def mul_mv_q4_0(
-    blocks: npt.NDArray[np.uint8],
-    x: npt.NDArray[np.float32],
-    out: npt.NDArray[np.float32],
-) -> None:
-    """blocks [N, K / 32 * 18], x [m, K], out [m, N]."""
-    weight = _Matrix(_borrow_pages(blocks).value, 0, blocks.shape[0], x.shape[1])
-    run("mo_mul_mv_q4_0", [weight, _array(x)], [out])
+    def commit(self) -> None:
+        """mo_encoder_commit."""
+        _check(_library.mo_encoder_commit(self._encoder))
 
+    def wait(self) -> None:
+        """mo_encoder_wait."""
+        _check(_library.mo_encoder_wait(self._encoder))
 
-def qkv_split(
-    qkv: npt.NDArray[np.float32], spans: Sequence[int], outs: Sequence[npt.NDArray[np.float32]]
-) -> None:
-    """qkv [seq, sum of the spans], outs [seq, span] each."""
-    run("mo_qkv_split_f32", [_array(qkv), *spans], outs)
+    def free(self) -> None:
+        """mo_encoder_free, and the buffers."""
+        _library.mo_encoder_free(self._encoder)
+        for buffer in self._buffers.values():
+            _library.mo_buffer_release(ctypes.c_void_p(buffer))
+
+    def __enter__(self) -> Encoder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.free()

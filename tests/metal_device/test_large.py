@@ -4,34 +4,16 @@ Only a few threadgroups are computed, and what nobody touches takes no memory.""
 
 from __future__ import annotations
 
-import mmap
-
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import metal_sim
 import mlxops as mo
 from bits import assert_bits_equal
-from metal_device import c_api
+from metal_device.c_api import Encoder
 from metal_device.conftest import WorkLimits
+from metal_device.memory import sparse, sparse_floats
 from q4_0_data import normal_input, random_blocks
-
-PAGE = 16384
-MAP_NORESERVE = 0x4000  # of Linux; the module mmap has it from Python 3.13 on
-
-
-def sparse(size: int) -> npt.NDArray[np.uint8]:
-    """Zeros at a multiple of PAGE, taking memory only where they are written."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
-    whole = np.frombuffer(mmap.mmap(-1, size + PAGE, flags=flags), np.uint8)
-    start = -whole.ctypes.data % PAGE
-    return whole[start : start + size]
-
-
-def sparse_floats(*shape: int) -> npt.NDArray[np.float32]:
-    """The same as an array."""
-    return sparse(4 * int(np.prod(shape, dtype=np.int64))).view(np.float32).reshape(shape)
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +33,10 @@ def test_a_weight_of_more_than_2_33_elements(rng: np.random.Generator) -> None:
         blocks[row] = random_blocks(rng, 1, K)
     x, out = sparse_floats(1, K), sparse_floats(1, N)
     x[:] = normal_input(rng, 1, K)
-    c_api.mul_mv_q4_0(blocks, x, out)
+    with Encoder("metal") as encoder:
+        encoder.mul_mv_q4_0(blocks, x, out)
+        encoder.commit()
+        encoder.wait()
     for row in (0, N - 1):
         weight = mo.Q4_0Matrix.from_blocks(blocks[row], (1, K))
         assert_bits_equal(out[:, row : row + 1], mo.mul_mv_q4_0(weight, x, device="cpu"))
@@ -69,7 +54,10 @@ def test_an_input_and_a_result_of_more_than_2_32_elements(
     assert x.size > 2**32
     assert out.size > 2**32
     x[0], x[-1] = normal_input(rng, 2, K)
-    c_api.mul_mv_q4_0(blocks, x, out)
+    with Encoder("metal") as encoder:
+        encoder.mul_mv_q4_0(blocks, x, out)
+        encoder.commit()
+        encoder.wait()
     weight = mo.Q4_0Matrix.from_blocks(blocks, (N, K))
     for row in (0, m - 1):
         expected = mo.mul_mv_q4_0(weight, x[row], device="cpu")
@@ -89,6 +77,9 @@ def test_a_split_of_more_than_2_32_elements(
     assert qkv.size > 2**32
     qkv[0], qkv[-1] = rng.standard_normal((2, channels), np.float32)
     outs = [sparse_floats(seq, span) for span in spans]
-    c_api.qkv_split(qkv, spans, outs)
+    with Encoder("metal") as encoder:
+        encoder.qkv_split(qkv, spans, outs)
+        encoder.commit()
+        encoder.wait()
     assert_bits_equal(outs[0][0, :64], qkv[0, :64])
     assert_bits_equal(outs[2][-1, -1:], qkv[-1, -1:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import mmap
 
 import numpy as np
 import numpy.typing as npt
@@ -12,19 +11,11 @@ import pytest
 import metal_sim
 import mlxops as mo
 from bits import assert_bits_equal
+from metal_device.memory import PAGE, mapped
 from metal_device.operations import NAMES, assert_works, operations
 from mlxops import _core
 from q4_0_data import normal_input, random_blocks
 from raising import raises
-
-PAGE = 16384
-
-
-def mapped(size: int) -> memoryview:
-    """Anonymous memory that begins at a multiple of PAGE and has its pages for itself."""
-    mapping = mmap.mmap(-1, size + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    start = -np.frombuffer(mapping, np.uint8).ctypes.data % PAGE
-    return memoryview(mapping)[start : start + size]
 
 
 def mapped_matrices(
