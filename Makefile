@@ -51,7 +51,7 @@ $(VENV)/made:
 
 $(VENV)/installed: $(VENV)/made $(SOURCES)
 	@sh tools/check_machine.sh $(PYTHON)
-	rm -rf build/lib*
+	rm -rf build/lib build/lib.*
 	$(PIP) '.[test]'
 	touch $@
 
@@ -73,7 +73,7 @@ $(VENV)/installed-lint: $(VENV)/installed
 # build/libmlxops.a -pthread -lm.
 CORE = $(wildcard csrc/*.c csrc/ops/*.c csrc/cpu/*.c)
 CORE_OBJECTS = $(CORE:%.c=build/core/%.o) build/core/shaders.o
-CORE_FLAGS = -std=c11 -D_GNU_SOURCE -O3 -ffp-contract=off -Wall -Wextra -Icsrc
+CORE_FLAGS = -std=c11 -fPIC -D_GNU_SOURCE -O3 -ffp-contract=off -Wall -Wextra -Icsrc
 
 lib: build/libmlxops.a
 

@@ -59,6 +59,7 @@ setup(
             "mlxops._core",
             sources=files("csrc/**/*.c") + METAL,
             depends=files("csrc/**/*.h", "shaders/*"),
+            libraries=["m"],
             include_dirs=["csrc", numpy.get_include()],
             extra_compile_args=COMPILE_ARGUMENTS,
             extra_link_args=[

@@ -206,8 +206,11 @@ void mo_buffer_release(mo_buffer *buffer) {
     if (buffer->size_class < 0) {
         unwrap(buffer);
         free(buffer);
-    } else if (!put_in_cache(buffer)) {
+    } else if (class_bytes(buffer->size_class) > CACHE_LIMIT) {
         unmap(buffer);
+    } else {
+        while (!put_in_cache(buffer))
+            mo_buffer_cache_clear(); // what was freed last is the likeliest to be asked for
     }
 }
 

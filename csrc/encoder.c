@@ -5,6 +5,7 @@
 #include "status.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct mo_encoder {
     mo_device *device;
@@ -93,8 +94,7 @@ mo_status mo_encoder_set_bytes(mo_encoder *encoder, const void *bytes, size_t n_
                        n_bytes, MO_MAX_BYTES);
     mo_buffer_release(binding->buffer);
     *binding = (mo_binding){.n_bytes = n_bytes};
-    for (size_t i = 0; i < n_bytes; i++)
-        binding->bytes[i] = ((const unsigned char *)bytes)[i];
+    memcpy(binding->bytes, bytes, n_bytes);
     return MO_OK;
 }
 

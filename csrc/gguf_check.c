@@ -8,7 +8,7 @@
 
 #define MAX_DIMENSIONS 4
 #define MAX_ARRAY_NESTING 4
-#define MAX_ARRAY_LENGTH (1 << 22) // some ten times the largest vocabulary
+#define MAX_ELEMENTS (1 << 21) // in arrays of metadata: room for the largest vocabularies
 #define DEFAULT_ALIGNMENT 32
 
 // Types of metadata values, in the numbering of the format.
@@ -25,6 +25,7 @@ typedef struct reader {
     const unsigned char *bytes;
     size_t size;
     size_t at;
+    uint64_t elements; // in arrays so far
 } reader;
 
 // A string in the file; not terminated.
@@ -84,10 +85,13 @@ static mo_status skip_array(reader *r, text key, int nesting) {
     if (nesting == MAX_ARRAY_NESTING)
         return mo_fail(MO_INVALID_VALUE, "metadata " NAME_FORMAT " nests arrays too deeply",
                        NAME_ARGUMENTS(key));
-    if (length > MAX_ARRAY_LENGTH)
+    if (length > MAX_ELEMENTS - r->elements)
         return mo_fail(MO_INVALID_VALUE,
-                       "metadata " NAME_FORMAT " is an array of %llu elements; at most %d are read",
-                       NAME_ARGUMENTS(key), (unsigned long long)length, MAX_ARRAY_LENGTH);
+                       "metadata " NAME_FORMAT
+                       " has an array of %llu elements; at most %d are read "
+                       "in all arrays together",
+                       NAME_ARGUMENTS(key), (unsigned long long)length, MAX_ELEMENTS);
+    r->elements += length;
     if (type < N_VALUE_TYPES && value_bytes[type])
         return read_bytes(r, length * value_bytes[type], &elements) ? MO_OK
                                                                     : truncated("its metadata");
@@ -115,7 +119,8 @@ static mo_status skip_value(reader *r, text key, uint64_t type, int nesting) {
 static mo_status check_alignment(reader r, uint64_t type, uint64_t *alignment) {
     if (type != UINT32 || !read_number(&r, 4, alignment) || *alignment == 0 ||
         (*alignment & (*alignment - 1)) != 0)
-        return mo_fail(MO_INVALID_VALUE, "metadata 'general.alignment' is no power of two");
+        return mo_fail(MO_INVALID_VALUE,
+                       "metadata 'general.alignment' is no uint32 that is a power of two");
     return MO_OK;
 }
 
@@ -228,6 +233,8 @@ mo_status mo_gguf_check(const void *file, size_t size, const mo_gguf_type *types
         return mo_fail(MO_INVALID_VALUE, "not a GGUF file");
     if (!read_number(&r, 4, &version))
         return truncated("its header");
+    if (version << 48 == 0)
+        return mo_fail(MO_INVALID_VALUE, "a big-endian GGUF file; little-endian ones can be read");
     if (version != 2 && version != 3)
         return mo_fail(MO_INVALID_VALUE,
                        "GGUF version %llu; little-endian files of version 2 and "

@@ -153,8 +153,8 @@ void mo_encoder_free(mo_encoder *encoder);
 // ---- Operations --------------------------------------------------------------------------------
 //
 // Each checks all its arguments before it records anything: after MO_INVALID_VALUE or
-// MO_OUT_OF_MEMORY the encoder is as it was. A result may overlap neither an operand nor another
-// result. The encoder keeps references to the buffers until it is freed.
+// MO_OUT_OF_MEMORY the encoder holds the work that it held. A result may overlap neither an operand
+// nor another result. The encoder keeps references to the buffers until it is freed.
 
 // out[..., n] = x[..., :] . weight[n, :] in the canonical order of additions. x [..., K],
 // out [..., N].

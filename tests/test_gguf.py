@@ -522,3 +522,46 @@ def test_the_demo_model(model_path: Path) -> None:
         assert tensors.metadata["general.architecture"] == "llama"
         hidden_size = tensors.metadata["llama.embedding_length"]
         assert tuple(tensors["token_embd.weight"].shape)[1] == hidden_size
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.gguf"
+    os.mkfifo(pipe)
+    with raises(ValueError, "pipe.gguf", "no regular file"):
+        mo.gguf.load(pipe)
+
+
+@pytest.mark.parametrize("number", [0, 1, True])
+def test_a_file_descriptor_is_refused_and_stays_open(number: int) -> None:
+    with pytest.raises(TypeError):
+        mo.gguf.load(number)  # type: ignore[arg-type]
+    os.fstat(number)
+
+
+def test_a_path_of_bytes(path: Path) -> None:
+    with mo.gguf.load(os.fsencode(path)) as tensors:  # type: ignore[arg-type]
+        assert str(path) in repr(tensors)
+
+
+def test_too_much_metadata_is_refused(tmp_path: Path) -> None:
+    """The package gguf makes an object of each element."""
+    path = tmp_path / "metadata.gguf"
+    count = 1_100_000
+    array = struct.pack("<Q", 1) + b"a" + struct.pack("<IIQ", 9, 0, count) + bytes(count)
+    other = array.replace(b"a", b"b", 1)
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 2) + array + other)
+    with raises(ValueError, "metadata.gguf", "'b'", "1100000"):
+        mo.gguf.load(path)
+
+
+def test_big_endian_files_are_named_so(tmp_path: Path) -> None:
+    path = tmp_path / "big.gguf"
+    path.write_bytes(b"GGUF" + struct.pack(">IQQ", 3, 0, 0))
+    with raises(ValueError, "big.gguf", "big-endian"):
+        mo.gguf.load(path)
+
+
+def test_dequantised_floats_are_ordinary_arrays(path: Path) -> None:
+    with mo.gguf.load(path) as tensors:
+        for name in ("f32", "f16", "q8_0", "norm"):
+            assert type(tensor_of(tensors, name).dequantize()) is np.ndarray

@@ -5,33 +5,41 @@
 #     sh tools/check_machine.sh [PYTHON]
 
 python=${1:-python3}
-compiler=${CC:-cc}
 missing=
+
+configured() {
+    "$python" -c "import sysconfig; print(sysconfig.$1)"
+}
+
+compiles() {
+    echo '#include <stdio.h>' | $1 -E -x c - >/dev/null 2>&1
+}
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
     missing="Python 3.10 or newer (as $python)"
 elif ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     missing="Python's venv module"
-elif ! "$python" -c 'import os, sys, sysconfig
-sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))'; then
+elif [ ! -e "$(configured 'get_paths()["include"]')/Python.h" ]; then
     missing="Python's C headers"
-elif ! echo '#include <stdio.h>' | $compiler -E -x c - >/dev/null 2>&1; then
-    missing="a C compiler (as $compiler)"
+else
+    compiler=${CC:-$(configured 'get_config_var("CC")')} # what Python builds extensions with
+    compiles "$compiler" || missing="a C compiler (as '$compiler')"
 fi
 [ -z "$missing" ] && exit 0
 
-if command -v apt-get >/dev/null; then
-    line="apt-get install -y python3-dev python3-venv gcc"
+if [ -n "$CC" ] && ! compiles "$CC" && compiles cc; then
+    line="unset CC"
+elif command -v apt-get >/dev/null; then
+    line="apt-get update && apt-get install -y python3-dev python3-venv gcc"
+    [ "$(id -u)" = 0 ] || line="sudo sh -c '$line'"
 elif command -v dnf >/dev/null; then
     line="dnf install -y python3-devel gcc"
-elif command -v brew >/dev/null; then
-    line="brew install python"
-else
+    [ "$(id -u)" = 0 ] || line="sudo $line"
+elif [ "${missing#a C}" != "$missing" ] || ! command -v brew >/dev/null; then
     line="xcode-select --install"
+else
+    line="brew install python"
 fi
-case $line in
-apt-get* | dnf*) [ "$(id -u)" = 0 ] || line="sudo $line" ;;
-esac
 echo "mlxops needs $missing, which is not here. Type:" >&2
 echo "    $line" >&2
 exit 1

@@ -1,3 +1,5 @@
+// How many threads the environment, the affinity and the cgroup leave to the process.
+
 #include "cpu/thread_count.h"
 #include "mlxops.h"
 #include "status.h"

@@ -98,13 +98,17 @@ static void *run_thread(void *unused) {
     return NULL;
 }
 
-// Starts threads up to n; fewer where the system gives no more. Signals stay with the threads that
-// the program started itself. Called with pool.lock held.
+// Starts threads up to n; fewer where the system gives no more. Signals but for crashes
+// stay with the threads that the program started itself. Called with pool.lock held.
 static void start_threads(int n) {
     if (pool.n_threads >= n)
         return;
     sigset_t all, previous;
     sigfillset(&all);
+    // A crash is reported where it happens.
+    static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
+        sigdelset(&all, crashes[i]);
     pthread_sigmask(SIG_SETMASK, &all, &previous);
     pthread_t thread;
     while (pool.n_threads < n && pthread_create(&thread, NULL, run_thread, NULL) == 0) {

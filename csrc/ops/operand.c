@@ -1,3 +1,5 @@
+// Checks of operands and results, and the buffers of results that have none.
+
 #include "ops/operand.h"
 #include "status.h"
 
@@ -115,6 +117,10 @@ mo_status mo_check_result(const char *name, const mo_result *result, const mo_ar
 
 mo_status mo_make_results(mo_result *const *results, const int64_t *last, size_t n, int64_t rows) {
     mo_buffer *made[4] = {NULL};
+    for (size_t i = 1; i < n; i++)
+        for (size_t j = 0; j < i; j++)
+            if (results[i] == results[j])
+                return mo_fail(MO_INVALID_VALUE, "one mo_result cannot take two results");
     for (size_t i = 0; i < n; i++) {
         size_t size;
         mo_status status = MO_OK;

@@ -1,3 +1,6 @@
+// What the single and the dual projection have in common: the checks, the choice of the kernel, the
+// cut into command buffers.
+
 #include "ops/proj_q4_0.h"
 #include "ops/operand.h"
 #include "status.h"

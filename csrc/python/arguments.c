@@ -40,7 +40,12 @@ bool mo_py_parse(const mo_py_signature *signature, PyObject *const *args, Py_ssi
     return true;
 }
 
-bool mo_py_int64(PyObject *object, int64_t *value) {
+bool mo_py_int64(PyObject *object, const char *name, int64_t *value) {
+    if (!PyIndex_Check(object)) {
+        PyErr_Format(PyExc_TypeError, "%s is %.100s; it must be an int", name,
+                     Py_TYPE(object)->tp_name);
+        return false;
+    }
     PyObject *index = PyNumber_Index(object);
     if (!index)
         return false;

@@ -33,20 +33,25 @@ bool mo_py_input(PyObject *object, const char *name, PyObject *outs, mo_py_array
     *input = (mo_py_array){.object = NULL};
     if (is_ready_input(object)) {
         input->object = (PyArrayObject *)Py_NewRef(object);
-    } else {
-        PyObject *text = PyUnicode_FromString(name);
-        if (!text)
-            return false;
-        input->object =
-            (PyArrayObject *)mo_py_call_arrays("as_float32", text, object, outs ? outs : Py_None);
-        Py_DECREF(text);
-        if (!input->object)
-            return false;
+        return describe(input);
     }
+    PyObject *text = PyUnicode_FromString(name);
+    if (!text)
+        return false;
+    PyObject *array = mo_py_call_arrays("as_float32", text, object, outs ? outs : Py_None);
+    Py_DECREF(text);
+    if (!array)
+        return false;
+    if (!is_ready_input(array)) { // whatever Python code said, this is what counts
+        PyErr_Format(PyExc_TypeError, "%s could not be made a C-contiguous float32 array", name);
+        Py_DECREF(array);
+        return false;
+    }
+    input->object = (PyArrayObject *)array;
     return describe(input);
 }
 
-// One array of out=. false with an exception.
+// Takes a reference to one array of out=. false with an exception.
 static bool take_output(PyObject *object, const char *name, mo_py_array *output) {
     if (!is_ready_output(object)) {
         PyObject *text = PyUnicode_FromString(name);
@@ -57,10 +62,10 @@ static bool take_output(PyObject *object, const char *name, mo_py_array *output)
         Py_DECREF(checked);
     }
     output->object = (PyArrayObject *)Py_NewRef(object);
-    return describe(output);
+    return true;
 }
 
-bool mo_py_outputs(PyObject *out, int n, mo_py_array *outputs) {
+bool mo_py_take_outputs(PyObject *out, int n, mo_py_array *outputs) {
     for (int i = 0; i < n; i++)
         outputs[i] = (mo_py_array){.object = NULL};
     if (!out || out == Py_None)
@@ -76,8 +81,7 @@ bool mo_py_outputs(PyObject *out, int n, mo_py_array *outputs) {
     bool taken = PyTuple_GET_SIZE(items) == n;
     if (!taken)
         PyErr_Format(PyExc_ValueError,
-                     "out holds %zd arrays; it needs exactly one for each result, "
-                     "%d",
+                     "out holds %zd arrays; it needs exactly one for each result, %d",
                      PyTuple_GET_SIZE(items), n);
     for (int i = 0; i < n && taken; i++) {
         char name[16];
@@ -85,9 +89,25 @@ bool mo_py_outputs(PyObject *out, int n, mo_py_array *outputs) {
         taken = take_output(PyTuple_GET_ITEM(items, i), name, &outputs[i]);
     }
     Py_DECREF(items);
-    for (int i = 0; i < n && !taken; i++)
-        mo_py_clear(&outputs[i]);
     return taken;
+}
+
+bool mo_py_describe_outputs(int n, mo_py_array *outputs) {
+    for (int i = 0; i < n; i++) {
+        PyArrayObject *object = outputs[i].object;
+        if (!object)
+            continue;
+        if (!PyArray_Check(object) || PyArray_TYPE(object) != NPY_FLOAT32 ||
+            !PyArray_ISCARRAY(object)) {
+            PyErr_SetString(PyExc_ValueError,
+                            "out is not what it says: results are written into writable "
+                            "C-contiguous float32 memory only");
+            return false;
+        }
+        if (!describe(&outputs[i]))
+            return false;
+    }
+    return true;
 }
 
 void mo_py_clear(mo_py_array *argument) {

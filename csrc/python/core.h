@@ -40,8 +40,8 @@ typedef struct mo_py_signature {
 bool mo_py_parse(const mo_py_signature *signature, PyObject *const *args, Py_ssize_t n_args,
                  PyObject *kwnames, PyObject **values);
 
-// An int argument. false with a TypeError or OverflowError.
-bool mo_py_int64(PyObject *object, int64_t *value);
+// An int argument. false with a TypeError, which has the name, or OverflowError.
+bool mo_py_int64(PyObject *object, const char *name, int64_t *value);
 
 // device=: None or not given, a name, or an object with a name. false with an exception.
 bool mo_py_device(PyObject *object, mo_device **device);
@@ -62,9 +62,13 @@ typedef struct mo_py_array {
 // with an exception.
 bool mo_py_input(PyObject *object, const char *name, PyObject *outs, mo_py_array *input);
 
-// out=: None or not given, or exactly n arrays (for n = 1 the bare array too). false with an
-// exception; otherwise all of outputs can be cleared.
-bool mo_py_outputs(PyObject *out, int n, mo_py_array *outputs);
+// References to what was given as out=: None or not given, or exactly n arrays (for n = 1 the bare
+// array too). false with an exception. In any case all of outputs can be cleared.
+bool mo_py_take_outputs(PyObject *out, int n, mo_py_array *outputs);
+
+// Where the memory of the outputs is. No Python code may run between this and the use of the
+// memory, since it could give the array another. false with an exception.
+bool mo_py_describe_outputs(int n, mo_py_array *outputs);
 
 // Lets go of what an argument holds.
 void mo_py_clear(mo_py_array *argument);
@@ -96,6 +100,12 @@ extern PyTypeObject *mo_py_Q4_0MatrixType;
 const mo_q4_0_matrix *mo_py_matrix_of(PyObject *object, const char *name);
 
 bool mo_py_init_matrix(PyObject *module);
+
+// ---- Tables of methods -------------------------------------------------------------------------
+
+// A function of the vectorcall kind, as PyMethodDef takes it.
+#define MO_PY_FUNCTION(name) ((PyCFunction)(void (*)(void))(name))
+#define MO_PY_VECTORCALL (METH_FASTCALL | METH_KEYWORDS)
 
 // ---- operations.c, settings.c ------------------------------------------------------------------
 

@@ -14,8 +14,13 @@ static bool add_exceptions(PyObject *module) {
 
 // A warning where the environment asks for something that cannot be.
 static bool check_environment(void) {
-    return mo_check_environment() == MO_OK ||
-           PyErr_WarnEx(PyExc_RuntimeWarning, mo_status_message(), 1) == 0;
+    if (mo_check_environment() == MO_OK)
+        return true;
+    const char *message = mo_status_message();
+    PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
+    const bool warned = text && PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%U", text) == 0;
+    Py_XDECREF(text);
+    return warned;
 }
 
 // A signal handler's exception, KeyboardInterrupt as a rule, stays set for the function that called

@@ -46,13 +46,15 @@ static PyObject *collect(call *c) {
 // Everything that the operations have in common, once what is their own has been put into the call.
 static PyObject *run(encode_function encode, call *c, PyObject *input, const char *input_name,
                      PyObject *out, PyObject *device) {
-    if (!mo_py_device(device, &c->device) || !mo_py_outputs(out, c->n_results, c->results))
-        return NULL;
     PyObject *result = NULL;
-    if (mo_py_input(input, input_name, out, &c->input)) {
+    if (mo_py_device(device, &c->device) && mo_py_take_outputs(out, c->n_results, c->results) &&
+        mo_py_input(input, input_name, out, &c->input) &&
+        mo_py_describe_outputs(c->n_results, c->results)) {
         mo_status status;
-        Py_BEGIN_ALLOW_THREADS status = encode_and_run(encode, c);
-        Py_END_ALLOW_THREADS result = status == MO_OK ? collect(c) : mo_py_raise(status);
+        Py_BEGIN_ALLOW_THREADS
+        status = encode_and_run(encode, c);
+        Py_END_ALLOW_THREADS
+        result = status == MO_OK ? collect(c) : mo_py_raise(status);
     }
     mo_py_clear(&c->input);
     for (int i = 0; i < c->n_results; i++)
@@ -185,7 +187,7 @@ static bool multiply_heads(const mo_py_signature *signature, PyObject *const *va
                            int64_t *spans) {
     int64_t numbers[4];
     for (int i = 0; i < 4; i++) {
-        if (!mo_py_int64(values[4 + i], &numbers[i]))
+        if (!mo_py_int64(values[4 + i], signature->names[4 + i], &numbers[i]))
             return false;
         if (numbers[i] < 1) {
             PyErr_Format(PyExc_ValueError, "%s is %lld; it must be positive",
@@ -210,8 +212,9 @@ static bool take_spans(const mo_py_signature *signature, PyObject *const *values
     if (n_spans == 0 && n_heads == 4)
         return multiply_heads(signature, values, spans);
     if (n_spans == 3 && n_heads == 0)
-        return mo_py_int64(values[1], &spans[0]) && mo_py_int64(values[2], &spans[1]) &&
-               mo_py_int64(values[3], &spans[2]);
+        return mo_py_int64(values[1], "q_sp", &spans[0]) &&
+               mo_py_int64(values[2], "k_sp", &spans[1]) &&
+               mo_py_int64(values[3], "v_sp", &spans[2]);
     PyErr_SetString(PyExc_TypeError,
                     "qkv_split() needs either q_sp, k_sp and v_sp, or n_k_heads, d_k, "
                     "n_v_heads and d_v: all of one kind and none of the other");
@@ -268,12 +271,10 @@ static PyObject *qkv_split(PyObject *module, PyObject *const *args, Py_ssize_t n
     return run(encode_qkv_split, &c, values[0], "qkv", values[8], values[9]);
 }
 
-#define VECTORCALL METH_FASTCALL | METH_KEYWORDS
-#define FUNCTION(name) (PyCFunction)(void (*)(void)) name
-
 PyMethodDef mo_py_operations[] = {
-    {"mul_mv_q4_0", FUNCTION(mul_mv_q4_0), VECTORCALL, mul_mv_q4_0_doc},
-    {"fused_dual_proj_q4_0", FUNCTION(fused_dual_proj_q4_0), VECTORCALL, fused_dual_proj_q4_0_doc},
-    {"qkv_split", FUNCTION(qkv_split), VECTORCALL, qkv_split_doc},
+    {"mul_mv_q4_0", MO_PY_FUNCTION(mul_mv_q4_0), MO_PY_VECTORCALL, mul_mv_q4_0_doc},
+    {"fused_dual_proj_q4_0", MO_PY_FUNCTION(fused_dual_proj_q4_0), MO_PY_VECTORCALL,
+     fused_dual_proj_q4_0_doc},
+    {"qkv_split", MO_PY_FUNCTION(qkv_split), MO_PY_VECTORCALL, qkv_split_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -81,8 +81,8 @@ static bool parse_shape(PyObject *object, int64_t *N, int64_t *K) {
         Py_XDECREF(shape);
         return false;
     }
-    const bool parsed =
-        mo_py_int64(PyTuple_GET_ITEM(shape, 0), N) && mo_py_int64(PyTuple_GET_ITEM(shape, 1), K);
+    const bool parsed = mo_py_int64(PyTuple_GET_ITEM(shape, 0), "N", N) &&
+                        mo_py_int64(PyTuple_GET_ITEM(shape, 1), "K", K);
     Py_DECREF(shape);
     return parsed;
 }
@@ -123,8 +123,10 @@ static PyObject *quantize(PyObject *type, PyObject *object) {
     PyObject *self = allocate_matrix(N, K, &blocks);
     if (self) {
         mo_status status;
-        Py_BEGIN_ALLOW_THREADS status = mo_q4_0_quantize(PyArray_DATA(array), N, K, blocks);
-        Py_END_ALLOW_THREADS if (status != MO_OK) {
+        Py_BEGIN_ALLOW_THREADS
+        status = mo_q4_0_quantize(PyArray_DATA(array), N, K, blocks);
+        Py_END_ALLOW_THREADS
+        if (status != MO_OK) {
             Py_CLEAR(self);
             mo_py_raise(status);
         }
@@ -199,7 +201,7 @@ static PyObject *from_buffer(PyObject *type, PyObject *const *args, Py_ssize_t n
     size_t size;
     (void)type;
     if (!mo_py_parse(&signature, args, n_args, kwnames, values) ||
-        !mo_py_int64(values[1], &offset) || !parse_shape(values[2], &N, &K))
+        !mo_py_int64(values[1], "offset", &offset) || !parse_shape(values[2], &N, &K))
         return NULL;
     if (!Py_IS_TYPE(values[0], mo_py_BufferType))
         return PyErr_Format(PyExc_TypeError, "buffer is %.100s, not a Buffer",
@@ -291,9 +293,10 @@ static PyObject *dequantize(PyObject *object, PyObject *unused) {
     const mo_status status = mo_buffer_alloc(size, &buffer);
     if (status != MO_OK)
         return mo_py_raise(status);
-    Py_BEGIN_ALLOW_THREADS mo_q4_0_dequantize(blocks_of(matrix), matrix->N, matrix->K,
-                                              mo_buffer_contents(buffer));
-    Py_END_ALLOW_THREADS return mo_py_new_array(buffer, 2, shape);
+    Py_BEGIN_ALLOW_THREADS
+    mo_q4_0_dequantize(blocks_of(matrix), matrix->N, matrix->K, mo_buffer_contents(buffer));
+    Py_END_ALLOW_THREADS
+    return mo_py_new_array(buffer, 2, shape);
 }
 
 static Py_ssize_t length(PyObject *object) {
@@ -374,13 +377,10 @@ static PyObject *copy(PyObject *object, PyObject *unused) {
 
 // ---- The type ----------------------------------------------------------------------------------
 
-#define VECTORCALL METH_FASTCALL | METH_KEYWORDS | METH_CLASS
-#define FUNCTION(name) (PyCFunction)(void (*)(void)) name
-
 static PyMethodDef methods[] = {
     {"quantize", quantize, METH_O | METH_CLASS, quantize_doc},
-    {"from_blocks", FUNCTION(from_blocks), VECTORCALL, from_blocks_doc},
-    {"_from_buffer", FUNCTION(from_buffer), VECTORCALL, from_buffer_doc},
+    {"from_blocks", MO_PY_FUNCTION(from_blocks), MO_PY_VECTORCALL | METH_CLASS, from_blocks_doc},
+    {"_from_buffer", MO_PY_FUNCTION(from_buffer), MO_PY_VECTORCALL | METH_CLASS, from_buffer_doc},
     {"concat", concat, METH_O | METH_CLASS, concat_doc},
     {"dequantize", dequantize, METH_NOARGS, dequantize_doc},
     {"__reduce__", reduce, METH_NOARGS, reduce_doc},

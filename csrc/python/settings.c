@@ -120,8 +120,10 @@ PyDoc_STRVAR(clear_cache_doc, "clear_cache($module, /)\n--\n\n"
 
 static PyObject *clear_cache(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
-    Py_BEGIN_ALLOW_THREADS mo_buffer_cache_clear();
-    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS
+    mo_buffer_cache_clear();
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(
@@ -137,9 +139,11 @@ static PyObject *gguf_check(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y*y*:gguf_check", &file, &types))
         return NULL;
     mo_status status;
-    Py_BEGIN_ALLOW_THREADS status = mo_gguf_check(file.buf, (size_t)file.len, types.buf,
-                                                  (size_t)types.len / sizeof(mo_gguf_type));
-    Py_END_ALLOW_THREADS PyBuffer_Release(&file);
+    Py_BEGIN_ALLOW_THREADS
+    status = mo_gguf_check(file.buf, (size_t)file.len, types.buf,
+                           (size_t)types.len / sizeof(mo_gguf_type));
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&file);
     PyBuffer_Release(&types);
     if (status != MO_OK)
         return mo_py_raise(status);

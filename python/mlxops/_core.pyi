@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, SupportsIndex, final, overload
 
 import numpy as np
@@ -35,7 +35,7 @@ class Q4_0Matrix:
     @classmethod
     def from_blocks(cls, buffer: Any, shape: Sequence[SupportsIndex]) -> Q4_0Matrix: ...
     @classmethod
-    def concat(cls, matrices: Sequence[Q4_0Matrix], /) -> Q4_0Matrix: ...
+    def concat(cls, matrices: Iterable[Q4_0Matrix], /) -> Q4_0Matrix: ...
     @classmethod
     def _from_buffer(
         cls, buffer: Buffer, offset: SupportsIndex, shape: Sequence[SupportsIndex]

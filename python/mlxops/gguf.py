@@ -56,9 +56,10 @@ class GGUFTensor:
         from gguf import dequantize
 
         if self._data.dtype != np.uint8:  # not quantised: the file has the elements themselves
-            return self._data.astype(np.float32)
+            return np.array(self._data, np.float32)
         try:
-            return dequantize(self._data, self._type).reshape(self.shape)
+            values: NDArray[np.float32] = dequantize(np.asarray(self._data), self._type)
+            return values.reshape(self.shape)
         except NotImplementedError as error:
             raise ValueError(
                 f"tensor '{self.name}' has type {self.type}, which the package gguf does not "
@@ -108,7 +109,7 @@ class GGUFFile(Mapping[str, "_core.Q4_0Matrix | GGUFTensor"]):
     """
 
     def __init__(self, path: Path, reader: GGUFReader) -> None:
-        self._path = os.fspath(path)
+        self._path = os.fsdecode(path)
         self._open(reader)
 
     def _open(self, reader: GGUFReader) -> None:
@@ -132,7 +133,10 @@ class GGUFFile(Mapping[str, "_core.Q4_0Matrix | GGUFTensor"]):
         tensor = self._tensors[name]
         if tensor.tensor_type.name == "Q4_0" and len(tensor.shape) == 2:
             n, k = _shape(tensor)
-            return _core.Q4_0Matrix._from_buffer(buffer, tensor.data_offset, (n, k))
+            try:
+                return _core.Q4_0Matrix._from_buffer(buffer, tensor.data_offset, (n, k))
+            except ValueError as error:
+                raise ValueError(f"{self._path}: tensor '{name}': {error}") from error
         return GGUFTensor(tensor)
 
     def __iter__(self) -> Iterator[str]:
@@ -184,13 +188,20 @@ def load(path: Path) -> GGUFFile:
             "checkout of mlxops"
         ) from error
 
-    with open(path, "rb") as file:
+    path = os.fspath(path)  # a number would be a file descriptor, of which open() takes possession
+    with open(path, "rb", opener=_open_at_once) as file:
         try:
             _check(file, gguf.GGML_QUANT_SIZES)
             reader = gguf.GGUFReader(file)  # type: ignore[arg-type]  # numpy.memmap takes a file
             return GGUFFile(path, reader)
         except (ValueError, KeyError, IndexError) as error:
-            raise ValueError(f"{os.fspath(path)}: {error}") from error
+            reason = error.args[0] if isinstance(error, KeyError) else error
+            raise ValueError(f"{os.fsdecode(path)}: {reason}") from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, as for the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _check(file: BinaryIO, block_sizes: Mapping[Any, tuple[int, int]]) -> None:
