@@ -14,6 +14,12 @@
 
 #include <sched.h>
 
+// Where the kernel tells of cgroups. (The tests tell of others.)
+#ifndef CGROUP_ROOT
+#define CGROUP_ROOT "/sys/fs/cgroup"
+#define CGROUPS_OF_PROCESS "/proc/self/cgroup"
+#endif
+
 static int affinity(void) {
     // The kernel's mask can be larger than a cpu_set_t: ask with ever larger ones.
     for (int cpus = CPU_SETSIZE; cpus <= 1 << 20; cpus *= 4) {
@@ -52,7 +58,7 @@ static int processors(long long quota, long long period) {
 static int quota_v2(const char *directory) {
     char path[4352], line[128];
     long long quota, period;
-    snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", directory);
+    snprintf(path, sizeof path, CGROUP_ROOT "%s/cpu.max", directory);
     if (!read_line(path, line, sizeof line) || sscanf(line, "%lld %lld", &quota, &period) != 2)
         return 0;
     return processors(quota, period);
@@ -61,10 +67,10 @@ static int quota_v2(const char *directory) {
 // Version 1: two files, the quota -1 where there is none.
 static int quota_v1(const char *directory) {
     char path[4352], quota[64], period[64];
-    snprintf(path, sizeof path, "/sys/fs/cgroup/cpu%s/cpu.cfs_quota_us", directory);
+    snprintf(path, sizeof path, CGROUP_ROOT "/cpu%s/cpu.cfs_quota_us", directory);
     if (!read_line(path, quota, sizeof quota))
         return 0;
-    snprintf(path, sizeof path, "/sys/fs/cgroup/cpu%s/cpu.cfs_period_us", directory);
+    snprintf(path, sizeof path, CGROUP_ROOT "/cpu%s/cpu.cfs_period_us", directory);
     if (!read_line(path, period, sizeof period))
         return 0;
     return processors(atoll(quota), atoll(period));
@@ -86,7 +92,7 @@ static int smallest_quota(char *directory, int (*quota)(const char *)) {
 
 // Lines of /proc/self/cgroup: "0::/path" for version 2, "4:cpu,cpuacct:/path" for version 1.
 static int cgroup_quota(void) {
-    FILE *file = fopen("/proc/self/cgroup", "re");
+    FILE *file = fopen(CGROUPS_OF_PROCESS, "re");
     if (!file)
         return 0;
     int smallest = 0;
