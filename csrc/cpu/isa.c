@@ -10,6 +10,7 @@
 static const mo_isa *const isas[] = {
 #ifdef __x86_64__
     &mo_isa_avx512,
+    &mo_isa_avx2,
 #endif
     &mo_isa_scalar,
 };

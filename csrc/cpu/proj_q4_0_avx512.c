@@ -188,23 +188,20 @@ INLINE void walk(int n_inputs, const unsigned char *rows, int64_t n_rows, int64_
 
 // ---- More inputs: as fast as the processor multiplies ------------------------------------------
 
-// Blocks of a row that are multiplied before the next rows: their x stays in the L1 cache.
-#define CHUNK_BLOCKS(inputs) ((inputs) > 4 ? 32 : 64)
-
-// One chunk of n_rows rows.
-INLINE void add_chunk(int n_rows, int n_inputs, const unsigned char *bytes, size_t row_bytes,
-                      int64_t n_blocks, const float *x, __m512 *sums) {
-    for (; n_blocks >= 2 * GROUP_BLOCKS; n_blocks -= 2 * GROUP_BLOCKS) {
-        add_groups(n_rows, 1, n_inputs, bytes, row_bytes, GROUP_BLOCKS, x, sums);
-        add_groups(n_rows, 1, n_inputs, bytes + GROUP_BYTES, row_bytes, GROUP_BLOCKS,
-                   x + GROUP_FLOATS(n_inputs), sums + 1);
-        bytes += 2 * GROUP_BYTES;
-        x += 2 * GROUP_FLOATS(n_inputs);
+// Up to 16 blocks of n_rows rows.
+INLINE void add_tile(int n_rows, int n_inputs, const unsigned char *bytes, size_t row_bytes,
+                     int64_t n_blocks, const float *x, __m512 *sums) {
+    if (n_blocks < 2 * GROUP_BLOCKS) {
+        add_last_blocks(n_rows, n_inputs, bytes, row_bytes, (int)n_blocks, x, sums);
+        return;
     }
-    add_last_blocks(n_rows, n_inputs, bytes, row_bytes, (int)n_blocks, x, sums);
+    add_groups(n_rows, 1, n_inputs, bytes, row_bytes, GROUP_BLOCKS, x, sums);
+    add_groups(n_rows, 1, n_inputs, bytes + GROUP_BYTES, row_bytes, GROUP_BLOCKS,
+               x + GROUP_FLOATS(n_inputs), sums + 1);
 }
 
-// Tiles of tile_rows rows and n_inputs inputs, with the sums of all rows in memory.
+// Tiles of tile_rows rows, 16 blocks and n_inputs inputs. All rows meet the same 16 blocks' x,
+// which stays in the L1 cache, before the next; the sums are in memory meanwhile.
 INLINE void tiles(int tile_rows, int n_inputs, const unsigned char *rows, int64_t n_rows,
                   int64_t n_blocks, const float *x, float *y, int64_t ldy) {
     const size_t row_bytes = (size_t)n_blocks * BLOCK_BYTES;
@@ -213,22 +210,20 @@ INLINE void tiles(int tile_rows, int n_inputs, const unsigned char *rows, int64_
     __m512 sums[MO_MAX_ROWS * 2 * MO_MAX_INPUTS];
     for (int64_t i = 0; i < n_rows * row_sums; i++)
         sums[i] = _mm512_setzero_ps();
-    for (int64_t b = 0; b < n_blocks; b += CHUNK_BLOCKS(n_inputs)) {
-        const int64_t left = n_blocks - b;
-        const int64_t chunk = left < CHUNK_BLOCKS(n_inputs) ? left : CHUNK_BLOCKS(n_inputs);
-        const unsigned char *bytes = rows + b * BLOCK_BYTES;
-        const float *chunk_x = x + b / GROUP_BLOCKS * GROUP_FLOATS(n_inputs);
+    for (int64_t left = n_blocks; left > 0; left -= 2 * GROUP_BLOCKS) {
+        const unsigned char *bytes = rows + (n_blocks - left) * BLOCK_BYTES;
         int64_t r = 0;
         for (; r + tile_rows <= n_rows; r += tile_rows) {
-            for (int64_t i = 0; i < tile_rows * chunk * BLOCK_BYTES; i += 64)
+            UNROLL for (int i = 0; i < tile_rows * 2 * GROUP_BYTES; i += 64)
                 _mm_prefetch(ahead + i, _MM_HINT_T1);
-            ahead += tile_rows * chunk * BLOCK_BYTES;
-            add_chunk(tile_rows, n_inputs, bytes + (size_t)r * row_bytes, row_bytes, chunk, chunk_x,
-                      sums + r * row_sums);
+            ahead += tile_rows * 2 * GROUP_BYTES;
+            add_tile(tile_rows, n_inputs, bytes + (size_t)r * row_bytes, row_bytes, left, x,
+                     sums + r * row_sums);
         }
         for (; r < n_rows; r++)
-            add_chunk(1, n_inputs, bytes + (size_t)r * row_bytes, row_bytes, chunk, chunk_x,
-                      sums + r * row_sums);
+            add_tile(1, n_inputs, bytes + (size_t)r * row_bytes, row_bytes, left, x,
+                     sums + r * row_sums);
+        x += 2 * GROUP_FLOATS(n_inputs);
     }
     for (int64_t r = 0; r < n_rows; r++)
         finish_row(n_inputs, sums + r * row_sums, y + r, ldy);
