@@ -182,10 +182,10 @@ INLINE void walk(int n_inputs, const unsigned char *rows, int64_t n_rows, int64_
 
 // ---- More inputs: as fast as the processor multiplies ------------------------------------------
 
-// Tiles of tile_rows rows, 16 blocks and n_inputs inputs. All rows meet the same 16 blocks' x,
-// which stays in the L1 cache, before the next; the sums are in memory meanwhile.
-INLINE void tiles(int tile_rows, int n_inputs, const unsigned char *rows, int64_t n_rows,
-                  int64_t n_blocks, const float *x, float *y, int64_t ldy) {
+// Tiles of one row, 16 blocks and n_inputs inputs. All rows meet the same 16 blocks' x, which stays
+// in the L1 cache, before the next; the sums are in memory meanwhile.
+INLINE void tiles(int n_inputs, const unsigned char *rows, int64_t n_rows, int64_t n_blocks,
+                  const float *x, float *y, int64_t ldy) {
     const size_t row_bytes = (size_t)n_blocks * BLOCK_BYTES;
     const int64_t row_sums = TURNS * n_inputs;
     const char *ahead = (const char *)rows + (size_t)n_rows * row_bytes; // the next call's rows
@@ -194,17 +194,13 @@ INLINE void tiles(int tile_rows, int n_inputs, const unsigned char *rows, int64_
         sums[i] = _mm256_setzero_ps();
     for (int64_t left = n_blocks; left > 0; left -= TURNS * GROUP_BLOCKS) {
         const unsigned char *bytes = rows + (n_blocks - left) * BLOCK_BYTES;
-        int64_t r = 0;
-        for (; r + tile_rows <= n_rows; r += tile_rows) {
-            UNROLL for (int i = 0; i < tile_rows * TURNS * GROUP_BYTES; i += 64)
+        for (int64_t r = 0; r < n_rows; r++) {
+            UNROLL for (int i = 0; i < TURNS * GROUP_BYTES; i += 64)
                 _mm_prefetch(ahead + i, _MM_HINT_T1);
-            ahead += tile_rows * TURNS * GROUP_BYTES;
-            add_tile(tile_rows, n_inputs, bytes + (size_t)r * row_bytes, row_bytes, left, x,
-                     sums + r * row_sums);
-        }
-        for (; r < n_rows; r++)
+            ahead += TURNS * GROUP_BYTES;
             add_tile(1, n_inputs, bytes + (size_t)r * row_bytes, row_bytes, left, x,
                      sums + r * row_sums);
+        }
         x += TURNS * GROUP_FLOATS(n_inputs);
     }
     for (int64_t r = 0; r < n_rows; r++)
@@ -220,12 +216,12 @@ INLINE void tiles(int tile_rows, int n_inputs, const unsigned char *rows, int64_
     }
 FOR_INPUTS(1, walk(1, rows, n_rows, n_blocks, x, y, ldy))
 FOR_INPUTS(2, walk(2, rows, n_rows, n_blocks, x, y, ldy))
-FOR_INPUTS(3, tiles(2, 3, rows, n_rows, n_blocks, x, y, ldy))
-FOR_INPUTS(4, tiles(2, 4, rows, n_rows, n_blocks, x, y, ldy))
-FOR_INPUTS(5, tiles(1, 5, rows, n_rows, n_blocks, x, y, ldy))
-FOR_INPUTS(6, tiles(1, 6, rows, n_rows, n_blocks, x, y, ldy))
-FOR_INPUTS(7, tiles(1, 7, rows, n_rows, n_blocks, x, y, ldy))
-FOR_INPUTS(8, tiles(1, 8, rows, n_rows, n_blocks, x, y, ldy))
+FOR_INPUTS(3, tiles(3, rows, n_rows, n_blocks, x, y, ldy))
+FOR_INPUTS(4, tiles(4, rows, n_rows, n_blocks, x, y, ldy))
+FOR_INPUTS(5, tiles(5, rows, n_rows, n_blocks, x, y, ldy))
+FOR_INPUTS(6, tiles(6, rows, n_rows, n_blocks, x, y, ldy))
+FOR_INPUTS(7, tiles(7, rows, n_rows, n_blocks, x, y, ldy))
+FOR_INPUTS(8, tiles(8, rows, n_rows, n_blocks, x, y, ldy))
 
 static void project(const unsigned char *rows, int64_t n_rows, int64_t K, const float *x,
                     int n_inputs, float *y, int64_t ldy) {
