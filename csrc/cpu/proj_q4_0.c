@@ -10,6 +10,9 @@
 
 #include <string.h>
 
+// Rows of x are arranged so many at a time that they take this many floats.
+#define ARRANGED_FLOATS ((size_t)1 << 23)
+
 typedef struct projection {
     const unsigned char *weights[2];
     size_t n_weights;
@@ -84,31 +87,48 @@ static void project_rows(void *context, size_t begin, size_t end) {
     }
 }
 
-static void share_rows(projection *p) {
-    const double cost = (double)p->K * (double)p->m / p->isa->speed;
-    mo_parallel_for(project_rows, p, p->n_weights * (size_t)p->N, (size_t)cost + 1);
+// Inputs from `first` on, up to n of them.
+static void project_inputs(const projection *whole, int64_t first, int64_t n, float *scratch) {
+    projection p = *whole;
+    p.m = n < whole->m - first ? n : whole->m - first;
+    p.panels = (p.m - 1) / MO_MAX_INPUTS + 1;
+    p.x = whole->x + first * p.K;
+    for (size_t w = 0; w < p.n_weights; w++)
+        p.results[w] += first * p.N;
+    if (p.isa->lanes > 0) {
+        arrange(&p, p.x, scratch);
+        p.x = scratch;
+    }
+    const double cost = (double)p.K * (double)p.m / p.isa->speed;
+    mo_parallel_for(project_rows, &p, p.n_weights * (size_t)p.N, (size_t)cost + 1);
+}
+
+// The floats of one row of x, arranged: whole registers of lanes.
+static size_t arranged_floats(int64_t K, int lanes) {
+    const size_t group = (size_t)lanes * 16;
+    return ((size_t)K + group - 1) / group * group;
 }
 
 static mo_status project(projection *p, const proj_q4_0_params *params) {
     p->isa = mo_chosen_isa();
     p->N = params->ne01, p->K = params->ne00, p->m = params->ne1;
-    p->panels = (p->m - 1) / MO_MAX_INPUTS + 1;
     p->input_size = (size_t)p->K;
     if (p->isa->lanes == 0) {
-        share_rows(p);
+        project_inputs(p, 0, p->m, NULL);
         return MO_OK;
     }
-    const size_t group = (size_t)p->isa->lanes * 16;
-    p->input_size = (p->input_size + group - 1) / group * group;
+    p->input_size = arranged_floats(p->K, p->isa->lanes);
+    const int64_t fitting = (int64_t)(ARRANGED_FLOATS / p->input_size);
+    int64_t inputs = fitting > MO_MAX_INPUTS ? fitting : MO_MAX_INPUTS;
+    if (inputs > p->m)
+        inputs = p->m;
     mo_buffer *scratch;
     const mo_status status =
-        mo_buffer_alloc((size_t)p->m * p->input_size * sizeof(float), &scratch);
+        mo_buffer_alloc((size_t)inputs * p->input_size * sizeof(float), &scratch);
     if (status != MO_OK)
         return status;
-    float *arranged = mo_buffer_contents(scratch);
-    arrange(p, p->x, arranged);
-    p->x = arranged;
-    share_rows(p);
+    for (int64_t first = 0; first < p->m; first += inputs)
+        project_inputs(p, first, inputs, mo_buffer_contents(scratch));
     mo_buffer_release(scratch);
     return MO_OK;
 }
