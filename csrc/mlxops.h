@@ -77,8 +77,8 @@ int mo_num_threads(void);
 // MO_INVALID_VALUE below 1. Above MO_MAX_THREADS means MO_MAX_THREADS.
 mo_status mo_set_num_threads(int64_t n);
 
-// MO_INVALID_VALUE if MLXOPS_NUM_THREADS is set to something that is no number of threads, in
-// which case it is ignored.
+// MO_INVALID_VALUE if MLXOPS_NUM_THREADS is set to something that is no number of threads, or
+// MLXOPS_CPU_ISA to no instruction set that this build and processor have: it is ignored.
 mo_status mo_check_environment(void);
 
 // ---- Buffers -----------------------------------------------------------------------------------

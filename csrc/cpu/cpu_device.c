@@ -1,5 +1,6 @@
 // The CPU device: runs the native kernel of each dispatch, at the commit.
 
+#include "cpu/isa.h"
 #include "device.h"
 #include "encoder.h"
 #include "status.h"
@@ -36,10 +37,13 @@ static bool processor_name(char *text, size_t size) {
 }
 
 static void describe(char *text, size_t size) {
-    if (processor_name(text, size))
-        return;
-    struct utsname system;
-    snprintf(text, size, "%s", uname(&system) == 0 ? system.machine : "unknown processor");
+    char name[256];
+    if (!processor_name(name, sizeof name)) {
+        struct utsname system;
+        snprintf(name, sizeof name, "%s",
+                 uname(&system) == 0 ? system.machine : "unknown processor");
+    }
+    snprintf(text, size, "%s, %s", name, mo_chosen_isa()->name);
 }
 
 static mo_status make_pipeline(const mo_kernel *kernel, const mo_function_constant *constants,

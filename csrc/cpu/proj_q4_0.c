@@ -1,116 +1,150 @@
-// The projections in plain C, in the canonical order of additions.
+// The projections on the CPU: what is the same for every instruction set.
 //
-// The order of a simdgroup is kept with its 32 partial sums in an array: lane 2 p + h takes the
-// half h of the blocks p, p + 16, p + 32 and so on. Several inputs go over a row of the weight
-// together, so that each block is decoded once for all of them; each keeps its own sums.
+// x is arranged once for all rows of the weights: in panels of up to MO_MAX_INPUTS rows of x, and
+// within a panel for the registers of the kernel. Then threads share the rows of the weights.
 
+#include "cpu/isa.h"
 #include "cpu/kernels.h"
 #include "cpu/threads.h"
-#include "ops/half.h"
 #include "../shaders/kernel_params.h"
 
-#include <math.h>
 #include <string.h>
 
-#define LANES 32
-#define INPUTS_PER_PASS 8
-
-// On x86-64 a compiler may not take for granted that the processor has fma, and calls libm for
-// each. With this there is a second version of a function, with the instruction, and the better one
-// is chosen when the library is loaded.
-#if defined(__x86_64__) && defined(__GLIBC__)
-#define WITH_AND_WITHOUT_FMA __attribute__((target_clones("fma", "default")))
-#else
-#define WITH_AND_WITHOUT_FMA
-#endif
-
-static inline void decode_block(const unsigned char *block, float *weights) {
-    for (int j = 0; j < 16; j++) {
-        weights[j] = (float)((block[2 + j] & 15) - 8);
-        weights[j + 16] = (float)((block[2 + j] >> 4) - 8);
-    }
-}
-
-// One block times 32 elements of x, added to the sums of the two lanes that share the block. Each
-// lane's chain of 16 additions depends on itself; the two in turn keep the processor busy.
-static inline void add_block(float d, const float *weights, const float *x, float *lanes) {
-    float acc_0 = 0.0f, acc_1 = 0.0f;
-    for (int j = 0; j < 8; j++) {
-        acc_0 = fmaf(x[j], weights[j], acc_0);
-        acc_1 = fmaf(x[j + 8], weights[j + 8], acc_1);
-        acc_0 = fmaf(x[j + 16], weights[j + 16], acc_0);
-        acc_1 = fmaf(x[j + 24], weights[j + 24], acc_1);
-    }
-    lanes[0] = fmaf(d, acc_0, lanes[0]);
-    lanes[1] = fmaf(d, acc_1, lanes[1]);
-}
-
-// sum_0 after sum_t + sum_(t xor s) for s = 16, 8, 4, 2, 1. Only the sums that reach lane 0.
-static inline float sum_lanes(float *sum) {
-    for (int s = LANES / 2; s > 0; s /= 2)
-        for (int t = 0; t < s; t++)
-            sum[t] += sum[t + s];
-    return sum[0];
-}
-
-// One row of the weight times n inputs of K elements each, results ldy apart.
-WITH_AND_WITHOUT_FMA
-static void project_row(const unsigned char *row, const float *x, int64_t n, int64_t K, float *y,
-                        int64_t ldy) {
-    float sum[INPUTS_PER_PASS][LANES];
-    memset(sum, 0, (size_t)n * sizeof *sum); // +0 in every lane
-    for (int64_t b = 0; b < K / 32; b++) {
-        const unsigned char *block = row + b * MO_Q4_0_BLOCK_BYTES;
-        const float d = mo_half_to_float((uint16_t)(block[0] | block[1] << 8));
-        float weights[32];
-        decode_block(block, weights);
-        for (int64_t i = 0; i < n; i++)
-            add_block(d, weights, x + i * K + b * 32, &sum[i][b % 16 * 2]);
-    }
-    for (int64_t i = 0; i < n; i++)
-        y[i * ldy] = sum_lanes(sum[i]);
-}
+// Rows of x are arranged so many at a time that they take this many floats.
+#define ARRANGED_FLOATS ((size_t)1 << 23)
 
 typedef struct projection {
     const unsigned char *weights[2];
-    const float *x;
+    size_t n_weights;
+    const float *x; // arranged
     float *results[2];
-    const proj_q4_0_params *params;
+    int64_t N, K, m;
+    int64_t panels;
+    size_t input_size; // floats of one arranged row of x
+    const mo_isa *isa;
 } projection;
 
-// Rows begin to end of all weights, one weight after the other.
-static void project_rows(void *context, size_t begin, size_t end) {
-    const projection *p = context;
-    const int64_t N = p->params->ne01, K = p->params->ne00, m = p->params->ne1;
-    for (size_t r = begin; r < end; r++) {
-        const size_t w = r / (size_t)N, n = r % (size_t)N;
-        const unsigned char *row = p->weights[w] + n * (size_t)(K / 32) * MO_Q4_0_BLOCK_BYTES;
-        for (int64_t i = 0; i < m; i += INPUTS_PER_PASS) {
-            const int64_t inputs = m - i < INPUTS_PER_PASS ? m - i : INPUTS_PER_PASS;
-            project_row(row, p->x + i * K, inputs, K, p->results[w] + i * N + (int64_t)n, N);
+// The first input of a panel. Panels differ by one input at most: the inputs that are left over do
+// not pay for a pass of their own.
+static int64_t first_input(const projection *p, int64_t panel) {
+    const int64_t more = p->m % p->panels;
+    return p->m / p->panels * panel + (panel < more ? panel : more);
+}
+
+// One row of x for the first of n_inputs places: [group][step][input][lane]. Lane 2 p + h meets
+// half h of block p of the group, in the order of the steps; beyond the row's end it meets zeros.
+static void arrange_input(const float *x, int64_t K, int lanes, int n_inputs, float *arranged) {
+    const int64_t blocks = K / 32, group_blocks = lanes / 2;
+    const int step = n_inputs * lanes;
+    for (int64_t b = 0; b < blocks; b++, x += 32) {
+        float *group = arranged + b / group_blocks * 16 * step + b % group_blocks * 2;
+        for (int j = 0; j < 8; j++, group += 2 * step)
+            for (int h = 0; h < 2; h++) {
+                group[h] = x[8 * h + j];
+                group[h + step] = x[8 * h + j + 16];
+            }
+    }
+    const int64_t beyond = (group_blocks - blocks % group_blocks) % group_blocks * 2;
+    float *last = arranged + (blocks / group_blocks) * 16 * step + lanes - beyond;
+    for (int s = 0; s < 16 && beyond > 0; s++)
+        memset(last + s * step, 0, (size_t)beyond * sizeof *last);
+}
+
+static void arrange(const projection *p, const float *x, float *arranged) {
+    const int lanes = p->isa->lanes;
+    for (int64_t panel = 0; panel < p->panels; panel++) {
+        const int64_t first = first_input(p, panel), end = first_input(p, panel + 1);
+        for (int64_t i = first; i < end; i++)
+            arrange_input(x + i * p->K, p->K, lanes, (int)(end - first),
+                          arranged + (size_t)first * p->input_size + (i - first) * lanes);
+    }
+}
+
+// n rows of one weight from row n_0 on; those that meet one panel of x after the other stay in the
+// cache.
+static void project_part(const projection *p, size_t weight, int64_t n_0, int64_t n) {
+    const size_t row_bytes = (size_t)(p->K / 32) * MO_Q4_0_BLOCK_BYTES;
+    for (int64_t end = n_0 + n; n_0 < end; n_0 += MO_MAX_ROWS) {
+        const int64_t rows = end - n_0 < MO_MAX_ROWS ? end - n_0 : MO_MAX_ROWS;
+        for (int64_t panel = 0; panel < p->panels; panel++) {
+            const int64_t i = first_input(p, panel);
+            p->isa->project(p->weights[weight] + (size_t)n_0 * row_bytes, rows, p->K,
+                            p->x + (size_t)i * p->input_size, (int)(first_input(p, panel + 1) - i),
+                            p->results[weight] + i * p->N + n_0, p->N);
         }
     }
 }
 
-static mo_status project(const projection *p, size_t n_weights) {
-    mo_parallel_for(project_rows, (void *)p, n_weights * (size_t)p->params->ne01,
-                    (size_t)p->params->ne00 * (size_t)p->params->ne1);
+// Rows begin to end of all weights, one weight after the other.
+static void project_rows(void *context, size_t begin, size_t end) {
+    const projection *p = context;
+    const size_t N = (size_t)p->N;
+    for (size_t w = 0; w < p->n_weights; w++) {
+        const size_t from = begin > w * N ? begin : w * N;
+        const size_t to = end < (w + 1) * N ? end : (w + 1) * N;
+        if (from < to)
+            project_part(p, w, (int64_t)(from - w * N), (int64_t)(to - from));
+    }
+}
+
+// Inputs from `first` on, up to n of them.
+static void project_inputs(const projection *whole, int64_t first, int64_t n, float *scratch) {
+    projection p = *whole;
+    p.m = n < whole->m - first ? n : whole->m - first;
+    p.panels = (p.m - 1) / MO_MAX_INPUTS + 1;
+    p.x = whole->x + first * p.K;
+    for (size_t w = 0; w < p.n_weights; w++)
+        p.results[w] += first * p.N;
+    if (p.isa->lanes > 0) {
+        arrange(&p, p.x, scratch);
+        p.x = scratch;
+    }
+    const double cost = (double)p.K * (double)p.m / p.isa->speed;
+    mo_parallel_for(project_rows, &p, p.n_weights * (size_t)p.N, (size_t)cost + 1);
+}
+
+// The floats of one row of x, arranged: whole registers of lanes.
+static size_t arranged_floats(int64_t K, int lanes) {
+    const size_t group = (size_t)lanes * 16;
+    return ((size_t)K + group - 1) / group * group;
+}
+
+static mo_status project(projection *p, const proj_q4_0_params *params) {
+    p->isa = mo_chosen_isa();
+    p->N = params->ne01, p->K = params->ne00, p->m = params->ne1;
+    p->input_size = (size_t)p->K;
+    if (p->isa->lanes == 0) {
+        project_inputs(p, 0, p->m, NULL);
+        return MO_OK;
+    }
+    p->input_size = arranged_floats(p->K, p->isa->lanes);
+    const int64_t fitting = (int64_t)(ARRANGED_FLOATS / p->input_size);
+    int64_t inputs = fitting > MO_MAX_INPUTS ? fitting : MO_MAX_INPUTS;
+    if (inputs > p->m)
+        inputs = p->m;
+    mo_buffer *scratch;
+    const mo_status status =
+        mo_buffer_alloc((size_t)inputs * p->input_size * sizeof(float), &scratch);
+    if (status != MO_OK)
+        return status;
+    for (int64_t first = 0; first < p->m; first += inputs)
+        project_inputs(p, first, inputs, mo_buffer_contents(scratch));
+    mo_buffer_release(scratch);
     return MO_OK;
 }
 
 mo_status mo_cpu_mul_mv_q4_0(const mo_dispatch *dispatch) {
-    const projection p = {.weights = {mo_dispatch_buffer(dispatch, 0)},
-                          .x = mo_dispatch_buffer(dispatch, 1),
-                          .results = {mo_dispatch_buffer(dispatch, 2)},
-                          .params = mo_dispatch_bytes(dispatch, 3)};
-    return project(&p, 1);
+    projection p = {.weights = {mo_dispatch_buffer(dispatch, 0)},
+                    .n_weights = 1,
+                    .x = mo_dispatch_buffer(dispatch, 1),
+                    .results = {mo_dispatch_buffer(dispatch, 2)}};
+    return project(&p, mo_dispatch_bytes(dispatch, 3));
 }
 
 mo_status mo_cpu_fused_dual_proj_q4_0(const mo_dispatch *dispatch) {
-    const projection p = {
-        .weights = {mo_dispatch_buffer(dispatch, 0), mo_dispatch_buffer(dispatch, 1)},
-        .x = mo_dispatch_buffer(dispatch, 2),
-        .results = {mo_dispatch_buffer(dispatch, 3), mo_dispatch_buffer(dispatch, 4)},
-        .params = mo_dispatch_bytes(dispatch, 5)};
-    return project(&p, 2);
+    projection p = {.weights = {mo_dispatch_buffer(dispatch, 0), mo_dispatch_buffer(dispatch, 1)},
+                    .n_weights = 2,
+                    .x = mo_dispatch_buffer(dispatch, 2),
+                    .results = {mo_dispatch_buffer(dispatch, 3), mo_dispatch_buffer(dispatch, 4)}};
+    return project(&p, mo_dispatch_bytes(dispatch, 5));
 }

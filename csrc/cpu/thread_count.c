@@ -1,6 +1,7 @@
 // How many threads the environment, the affinity and the cgroup leave to the process.
 
 #include "cpu/thread_count.h"
+#include "cpu/isa.h"
 #include "mlxops.h"
 #include "status.h"
 
@@ -146,7 +147,7 @@ mo_status mo_check_environment(void) {
                        "MLXOPS_NUM_THREADS is '%.64s', which is no number of "
                        "threads; it is ignored",
                        getenv("MLXOPS_NUM_THREADS"));
-    return MO_OK;
+    return mo_check_isa_environment();
 }
 
 int mo_initial_num_threads(void) {

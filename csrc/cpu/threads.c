@@ -12,9 +12,16 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <time.h>
 
-// Waking a thread takes some 50 us; work below this many steps is quicker on the caller alone.
-#define SHARED_STEPS 100000
+// Work below so many steps is quicker on the caller alone: waking a thread takes some 50 us,
+// telling one that is awake some 2.
+#define WAKING_STEPS 50000
+#define SHARED_STEPS 10000
+
+// How long a thread looks out for what it waits for before it sleeps: operations often follow one
+// another closely, and one that finds the pool awake need not wake it.
+#define SPIN_NANOSECONDS 50000
 
 // Pieces for each thread, so that a thread that runs slower than the others gets fewer of them.
 #define PIECES_PER_THREAD 4
@@ -34,9 +41,10 @@ static struct {
     pthread_cond_t new_job;
     pthread_cond_t finished;
     job *current;
-    unsigned long generation; // of current
-    int n_threads;            // started
-    int n_active;             // inside the current job
+    atomic_ulong generation; // of current
+    atomic_int n_threads;    // started
+    atomic_int n_active;     // inside the current job
+    atomic_int n_asleep;     // of the started ones
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .new_job = PTHREAD_COND_INITIALIZER,
@@ -75,14 +83,43 @@ static void run_pieces(job *j) {
     }
 }
 
+static int64_t nanoseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void pause_briefly(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb"); // (yield is over at once)
+#endif
+}
+
+static void spin_for_job(unsigned long seen) {
+    const int64_t end = nanoseconds() + SPIN_NANOSECONDS;
+    while (atomic_load(&pool.generation) == seen && nanoseconds() < end)
+        pause_briefly();
+}
+
+static void spin_for_others(void) {
+    const int64_t end = nanoseconds() + SPIN_NANOSECONDS;
+    while (atomic_load(&pool.n_active) > 0 && nanoseconds() < end)
+        pause_briefly();
+}
+
 static void *run_thread(void *unused) {
     (void)unused;
     fesetenv(FE_DFL_ENV); // not that of the thread which started this one
     unsigned long seen = 0;
     pthread_mutex_lock(&pool.lock);
     for (;;) {
-        while (!pool.current || pool.generation == seen)
+        while (!pool.current || pool.generation == seen) {
+            pool.n_asleep++;
             pthread_cond_wait(&pool.new_job, &pool.lock);
+            pool.n_asleep--;
+        }
         seen = pool.generation;
         job *j = pool.current;
         if (j->places == 0)
@@ -94,6 +131,9 @@ static void *run_thread(void *unused) {
         pthread_mutex_lock(&pool.lock);
         if (--pool.n_active == 0)
             pthread_cond_signal(&pool.finished);
+        pthread_mutex_unlock(&pool.lock);
+        spin_for_job(seen);
+        pthread_mutex_lock(&pool.lock);
     }
     return NULL;
 }
@@ -131,7 +171,10 @@ static void share(job *j, int helpers) {
     run_pieces(j);
 
     pthread_mutex_lock(&pool.lock);
-    pool.current = NULL;
+    pool.current = NULL; // no more may join
+    pthread_mutex_unlock(&pool.lock);
+    spin_for_others();
+    pthread_mutex_lock(&pool.lock);
     while (pool.n_active > 0)
         pthread_cond_wait(&pool.finished, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
@@ -145,7 +188,9 @@ void mo_parallel_for(void (*work)(void *context, size_t begin, size_t end), void
 
     const size_t threads = (size_t)mo_num_threads();
     const size_t helpers = (threads < n ? threads : n) - 1;
-    const bool small = n <= SHARED_STEPS / (cost ? cost : 1);
+    const bool awake = atomic_load(&pool.n_asleep) < atomic_load(&pool.n_threads);
+    const size_t steps = awake ? SHARED_STEPS : WAKING_STEPS;
+    const bool small = n <= steps / (cost ? cost : 1);
     // While another caller has the pool, its threads are busy: this one does its work alone.
     if (helpers == 0 || small || pthread_mutex_trylock(&pool.busy) != 0) {
         work(context, 0, n);
@@ -168,6 +213,7 @@ static void start_afresh(void) {
     pool.current = NULL;
     pool.n_threads = 0;
     pool.n_active = 0;
+    pool.n_asleep = 0;
 }
 
 __attribute__((constructor)) static void survive_fork(void) {
