@@ -34,7 +34,7 @@ SELFTEST = """
     sys.exit(main())
 """
 
-# Prints the names of the golden cases and of the cases of every tail that differ from the reference.
+# Prints the names of the golden cases, and of cases of every tail, that are not as the reference.
 TAILS_AND_GOLDEN_CASES = """
     import sys
     import tempfile

@@ -1,7 +1,6 @@
 // How many threads the environment, the affinity and the cgroup leave to the process.
 
 #include "cpu/thread_count.h"
-#include "cpu/isa.h"
 #include "mlxops.h"
 #include "status.h"
 
@@ -141,13 +140,13 @@ static long environment_num_threads(void) {
     return *end == '\0' && errno == 0 && n >= 1 ? n : -1;
 }
 
-mo_status mo_check_environment(void) {
+mo_status mo_check_num_threads_environment(void) {
     if (environment_num_threads() < 0)
         return mo_fail(MO_INVALID_VALUE,
                        "MLXOPS_NUM_THREADS is '%.64s', which is no number of "
                        "threads; it is ignored",
                        getenv("MLXOPS_NUM_THREADS"));
-    return mo_check_isa_environment();
+    return MO_OK;
 }
 
 int mo_initial_num_threads(void) {
