@@ -10,8 +10,10 @@
 struct mo_encoder {
     mo_device *device;
     bool committed;
-    bool split; // before the next dispatch
+    bool split;    // before the next dispatch
+    double filled; // of the current command buffer, 1 being full
     void *in_flight;
+    mo_status outcome;   // of the commit, then of the wait
     mo_dispatch current; // the bindings of the next dispatch
     mo_dispatch *dispatches;
     size_t n_dispatches;
@@ -173,8 +175,12 @@ void mo_encoder_rewind(mo_encoder *encoder, size_t mark) {
     encoder->split = false;
 }
 
-void mo_encoder_split(mo_encoder *encoder) {
-    encoder->split = encoder->n_dispatches > 0;
+void mo_encoder_reserve(mo_encoder *encoder, double share) {
+    if (encoder->n_dispatches > 0 && encoder->filled + share > 1) {
+        encoder->split = true;
+        encoder->filled = 0;
+    }
+    encoder->filled += share;
 }
 
 mo_status mo_encoder_commit(mo_encoder *encoder) {
@@ -182,17 +188,20 @@ mo_status mo_encoder_commit(mo_encoder *encoder) {
     if (status != MO_OK)
         return status;
     encoder->committed = true;
-    return encoder->device->commit(encoder->dispatches, encoder->n_dispatches, &encoder->in_flight);
+    encoder->outcome =
+        encoder->device->commit(encoder->dispatches, encoder->n_dispatches, &encoder->in_flight);
+    return encoder->outcome;
 }
 
 mo_status mo_encoder_wait(mo_encoder *encoder) {
     if (!encoder->committed)
         return mo_fail(MO_MISUSE, "there is nothing to wait for before the encoder's commit");
-    if (!encoder->in_flight)
-        return MO_OK;
-    void *in_flight = encoder->in_flight;
-    encoder->in_flight = NULL;
-    return encoder->device->finish(in_flight, false);
+    if (encoder->in_flight) {
+        void *in_flight = encoder->in_flight;
+        encoder->in_flight = NULL;
+        encoder->outcome = encoder->device->finish(in_flight, false);
+    }
+    return encoder->outcome;
 }
 
 void mo_encoder_free(mo_encoder *encoder) {

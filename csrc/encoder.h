@@ -53,9 +53,10 @@ mo_status mo_encoder_dispatch_threadgroups(mo_encoder *encoder, mo_size threadgr
 size_t mo_encoder_mark(const mo_encoder *encoder);
 void mo_encoder_rewind(mo_encoder *encoder, size_t mark);
 
-// The dispatches so far are as much work as one command buffer should hold; what follows goes into
-// another one. Between the two the device notices an interrupt.
-void mo_encoder_split(mo_encoder *encoder);
+// The next dispatch is this share of the work that one command buffer should hold. Where it would
+// be too much with the dispatches before, it starts another one. Between two of them the device
+// notices an interrupt.
+void mo_encoder_reserve(mo_encoder *encoder, double share);
 
 // The device that the encoder records for.
 mo_device *mo_encoder_device(const mo_encoder *encoder);

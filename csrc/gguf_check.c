@@ -117,10 +117,11 @@ static mo_status skip_value(reader *r, text key, uint64_t type, int nesting) {
 }
 
 static mo_status check_alignment(reader r, uint64_t type, uint64_t *alignment) {
-    if (type != UINT32 || !read_number(&r, 4, alignment) || *alignment == 0 ||
+    if (type != UINT32 || !read_number(&r, 4, alignment) || *alignment < 8 ||
         (*alignment & (*alignment - 1)) != 0)
-        return mo_fail(MO_INVALID_VALUE,
-                       "metadata 'general.alignment' is no uint32 that is a power of two");
+        return mo_fail(
+            MO_INVALID_VALUE,
+            "metadata 'general.alignment' is no uint32 that is a power of two from 8 on");
     return MO_OK;
 }
 

@@ -141,10 +141,13 @@ typedef struct mo_encoder mo_encoder;
 
 mo_status mo_encoder_begin(mo_device *device, mo_encoder **encoder);
 
-// Run what was recorded, in order. Afterwards the encoder only takes wait and free.
+// Run what was recorded, in order; each operation sees what those before it wrote through the same
+// mo_buffer. (Two buffers that were borrowed over one memory are two to a GPU.) Afterwards the
+// encoder only takes wait and free. Another encoder that uses its results is committed after its
+// wait.
 mo_status mo_encoder_commit(mo_encoder *encoder);
 
-// Return when the committed work is done and its results can be read.
+// Return when the committed work is done and its results can be read; the failure, where it failed.
 mo_status mo_encoder_wait(mo_encoder *encoder);
 
 // Also discards work that was not committed. NULL is allowed.

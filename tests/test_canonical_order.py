@@ -59,6 +59,7 @@ def test_the_reference_reproduces_the_golden_cases(
     assert_bits_equal(reference(blocks, x), expected)
 
 
+@pytest.mark.usefixtures("keeps_subnormals")
 @pytest.mark.parametrize("case", GOLDEN_CASES)
 def test_every_device_reproduces_the_golden_cases(case: str, device: str) -> None:
     blocks, x, expected = golden(case)
@@ -82,6 +83,7 @@ def test_shapes(
     assert_bits_equal(project(blocks, x, device)[:, rows], reference(blocks, x, rows))
 
 
+@pytest.mark.usefixtures("keeps_subnormals")
 def test_values_of_every_magnitude(
     device: str, reference: CanonicalReference, rng: np.random.Generator
 ) -> None:
@@ -149,6 +151,7 @@ INPUTS = {
 }
 
 
+@pytest.mark.usefixtures("keeps_subnormals")
 @pytest.mark.parametrize("value", INPUTS.values(), ids=INPUTS)
 @pytest.mark.parametrize("d", [SCALES["one"], SCALES["smallest subnormal"]], ids=["1", "2**-24"])
 def test_inputs(
@@ -167,6 +170,7 @@ def test_inputs(
     assert_bits_equal(project(blocks, x, device), reference(blocks, x))
 
 
+@pytest.mark.usefixtures("keeps_subnormals")
 @pytest.mark.parametrize("d", SCALES.values(), ids=SCALES)
 @pytest.mark.parametrize("value", INPUTS.values(), ids=INPUTS)
 def test_scales_meet_inputs(
@@ -179,6 +183,7 @@ def test_scales_meet_inputs(
     assert_bits_equal(project(blocks, x, device), reference(blocks, x))
 
 
+@pytest.mark.usefixtures("keeps_subnormals")
 def test_results_that_are_subnormal(
     device: str, reference: CanonicalReference, rng: np.random.Generator
 ) -> None:

@@ -246,6 +246,7 @@ def test_an_array_of_the_standard_library(
             mo.mul_mv_q4_0(weight, wrong, device=device)
 
 
+@pytest.mark.usefixtures("keeps_subnormals")
 def test_special_values_survive_every_conversion(device: str) -> None:
     """-0, infinities, NaN and subnormals, as float16 and with the bytes swapped."""
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 2.0**-24, -(2.0**-20), 65504], "f2")

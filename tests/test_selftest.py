@@ -64,7 +64,7 @@ def test_a_mismatch_is_explained(
     monkeypatch.setattr(selftest, "project", lambda _: operation)
     assert selftest.run("cpu") == 1
     captured = capsys.readouterr()
-    assert "DIFFERS" in captured.out
+    assert "WRONG" in captured.out
     for text in (case.label, "element (0, 5)", f"0x{right ^ 1:08x}", f"0x{right:08x}"):
         assert text in captured.err
 
@@ -75,7 +75,7 @@ def test_a_wrong_digest_is_found(
     monkeypatch.setattr(selftest, "CASES", [Case("mul_mv_q4_0", (33, 544, 3), "0123456789abcdef")])
     assert selftest.run("cpu") == 1
     captured = capsys.readouterr()
-    assert "DIFFERS" in captured.out
+    assert "WRONG" in captured.out
     assert "mul_mv_q4_0 N=33 K=544 m=3" in captured.err
     assert "0123456789abcdef" in captured.err
 
@@ -83,3 +83,20 @@ def test_a_wrong_digest_is_found(
 def test_an_unknown_device(capsys: pytest.CaptureFixture[str]) -> None:
     assert selftest.run("abacus") == 1
     assert "abacus" in capsys.readouterr().err
+
+
+def test_a_device_that_fails_does_not_end_the_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(device: str) -> Results:
+        raise mo.DeviceError("could not compile")
+
+    right = selftest.project
+    cases = [case for case in CASES if case.kernel == "mul_mv_q4_0"][:2]
+    monkeypatch.setattr(selftest, "CASES", cases)
+    monkeypatch.setattr(selftest, "project", lambda case: fail if case is cases[0] else right(case))
+    assert selftest.run("cpu") == 1
+    captured = capsys.readouterr()
+    assert f"{cases[0].label}: DeviceError: could not compile" in captured.err
+    assert cases[1].label in captured.out
+    assert "1 cases are wrong" in captured.out

@@ -34,13 +34,26 @@ static mo_status check_process(void) {
 
 // ---- The device --------------------------------------------------------------------------------
 
+// The system's default GPU; or the first of all, since a program that shows no windows is not
+// always given a default.
+static id<MTLDevice> find_gpu(void) {
+    id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+    if (device)
+        return device;
+    NSArray *devices = MTLCopyAllDevices();
+    if ([devices count] > 0)
+        device = [[devices objectAtIndex:0] retain];
+    [devices release];
+    return device;
+}
+
 static bool probe(char *why_not, size_t size) {
     @autoreleasepool {
         if (mo_in_forked_child()) {
             snprintf(why_not, size, "a forked process cannot use Metal");
             return false;
         }
-        id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+        id<MTLDevice> device = find_gpu();
         if (!device) {
             snprintf(why_not, size, "this machine has no Metal device");
             return false;
@@ -85,9 +98,11 @@ static MTLCompileOptions *compile_options(void) {
     [options setLanguageVersion:MTLLanguageVersion2_4];
     // Without these two, sums are reordered and contracted, and NaN and infinity taken for
     // impossible.
+#if !defined(__MAC_OS_X_VERSION_MAX_ALLOWED) || __MAC_OS_X_VERSION_MAX_ALLOWED >= 150000
     if (@available(macOS 15.0, *))
         [options setMathMode:MTLMathModeSafe];
     else
+#endif // an older SDK does not know it, and macOS 15 still heeds what follows
         [options setFastMathEnabled:NO];
     return options;
 }
@@ -266,8 +281,12 @@ static mo_status make_copy(stand_in *s) {
     const size_t size = mo_buffer_size(s->original);
     if (whole_pages(size) > [gpu maxBufferLength])
         return too_large(size);
-    const mo_status status = mo_buffer_alloc(size, &s->copy);
-    return status == MO_OK ? mo_buffer_wrapper(s->copy, &mo_metal_device, &wrapper) : status;
+    mo_status status = mo_buffer_alloc(size, &s->copy);
+    if (status == MO_OK)
+        status = mo_buffer_wrapper(s->copy, &mo_metal_device, &wrapper);
+    if (status == MO_OK && !wrapper) // its pages are more than those of the size
+        status = too_large(size);
+    return status;
 }
 
 static void free_stand_in(stand_in *s) {

@@ -60,9 +60,14 @@ mo_status mo_check_array_size(const char *name, const mo_array *array) {
                        "%zu are there",
                        name, mo_shape_text(array->ndim, array->shape, text, sizeof text), needed,
                        there);
-    if (((uintptr_t)mo_buffer_contents(array->buffer) + array->offset) % sizeof(float) != 0)
+    if (!mo_is_aligned(array->buffer, array->offset, sizeof(float)))
         return mo_fail(MO_INVALID_VALUE, "%s does not begin at a multiple of 4 bytes", name);
     return MO_OK;
+}
+
+bool mo_is_aligned(const mo_buffer *buffer, size_t offset, size_t alignment) {
+    const uintptr_t contents = (uintptr_t)mo_buffer_contents(buffer);
+    return (contents + offset) % alignment == 0 && offset % alignment == 0;
 }
 
 mo_extent mo_extent_of_array(const char *name, const mo_array *array) {

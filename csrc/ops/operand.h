@@ -20,6 +20,10 @@ mo_status mo_count_rows(const char *name, const mo_array *array, const char *row
 // Whether the buffer has all bytes of the float32 array.
 mo_status mo_check_array_size(const char *name, const mo_array *array);
 
+// Whether what is `offset` bytes into a buffer is aligned, there and in a copy of the buffer that a
+// device may make, which begins at a page.
+bool mo_is_aligned(const mo_buffer *buffer, size_t offset, size_t alignment);
+
 // A range of memory that an operation reads or writes.
 typedef struct mo_extent {
     const char *name;

@@ -23,6 +23,8 @@ static mo_status check_weight(const char *name, const mo_q4_0_matrix *weight, si
                        "the buffer of %s is too small: shape (%lld, %lld) needs "
                        "%zu bytes, %zu are there",
                        name, (long long)weight->N, (long long)weight->K, *needed, there);
+    if (!mo_is_aligned(weight->buffer, weight->offset, 2)) // the half of a block
+        return mo_fail(MO_INVALID_VALUE, "%s does not begin at a multiple of 2 bytes", name);
     return MO_OK;
 }
 
@@ -150,9 +152,9 @@ static mo_status record(mo_encoder *encoder, const mo_projection *p, int64_t m) 
     const int64_t limit = mo_rows_per_command_buffer(PROJECTION_WORK, row_work);
     mo_status status = MO_OK;
     for (int64_t row_0 = 0; row_0 < m && status == MO_OK; row_0 += limit) {
-        if (row_0 > 0)
-            mo_encoder_split(encoder);
-        status = record_rows(encoder, p, row_0, m - row_0 < limit ? m - row_0 : limit);
+        const int64_t rows = m - row_0 < limit ? m - row_0 : limit;
+        mo_encoder_reserve(encoder, (double)rows * row_work / PROJECTION_WORK);
+        status = record_rows(encoder, p, row_0, rows);
     }
     return status;
 }

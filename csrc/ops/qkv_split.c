@@ -73,12 +73,10 @@ static mo_status check_results(const mo_array *qkv, const int64_t spans[3],
 // Whether all spans and all addresses are multiples of what the wide kernel moves at once.
 static bool can_be_wide(const mo_array *qkv, const int64_t spans[3], mo_result *const results[3]) {
     const size_t width = QKV_SPLIT_WIDE * sizeof(float);
-    bool wide_enough = ((uintptr_t)mo_buffer_contents(qkv->buffer) + qkv->offset) % width == 0;
-    for (int i = 0; i < 3; i++) {
-        const uintptr_t address = (uintptr_t)mo_buffer_contents(results[i]->buffer);
-        wide_enough &= spans[i] % QKV_SPLIT_WIDE == 0;
-        wide_enough &= (address + results[i]->offset) % width == 0;
-    }
+    bool wide_enough = mo_is_aligned(qkv->buffer, qkv->offset, width);
+    for (int i = 0; i < 3; i++)
+        wide_enough &= spans[i] % QKV_SPLIT_WIDE == 0 &&
+                       mo_is_aligned(results[i]->buffer, results[i]->offset, width);
     return wide_enough;
 }
 
@@ -122,10 +120,9 @@ static mo_status record(mo_encoder *encoder, const mo_array *qkv, const int64_t 
     const int64_t limit = mo_rows_per_command_buffer(QKV_SPLIT_WORK, row_work);
     mo_status status = MO_OK;
     for (int64_t row_0 = 0; row_0 < seq && status == MO_OK; row_0 += limit) {
-        if (row_0 > 0)
-            mo_encoder_split(encoder);
-        status = record_rows(encoder, qkv, spans, results, row_0,
-                             seq - row_0 < limit ? seq - row_0 : limit);
+        const int64_t rows = seq - row_0 < limit ? seq - row_0 : limit;
+        mo_encoder_reserve(encoder, (double)rows * row_work / QKV_SPLIT_WORK);
+        status = record_rows(encoder, qkv, spans, results, row_0, rows);
     }
     return status;
 }

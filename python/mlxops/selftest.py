@@ -119,20 +119,26 @@ def microseconds(operation: Callable[[str], Results], device: str) -> float:
     return statistics.median(seconds) * 1e6
 
 
+def compare(case: Case, operation: Callable[[str], Results], device: str) -> str | None:
+    """Run a case on a device: what is wrong with its results, or None."""
+    try:
+        results = operation(device)
+    except (mo.DeviceError, MemoryError) as error:
+        return f"{type(error).__name__}: {error}"
+    difference = first_difference(results, operation("cpu"))
+    found = digest(results)
+    if difference is None and found != case.digest:
+        return f"the digest is {found}, stored is {case.digest}; the CPU has the same bits"
+    return difference
+
+
 def check(case: Case, device: str) -> str | None:
     """Run a case on a device and print its line. What is wrong, or None."""
     operation = case.operation
-    results, expected = operation(device), operation("cpu")
-    difference = first_difference(results, expected)
-    found = digest(results)
-    if difference is None and found != case.digest:
-        difference = f"the digest is {found}, stored is {case.digest}; the CPU has the same bits"
-    verdict = "ok" if difference is None else "DIFFERS"
-    print(
-        f"{device:8} {case.label:44} {found} {microseconds(operation, device):10.0f} us  {verdict}",
-        flush=True,
-    )
-    return None if difference is None else f"{device}: {case.label}: {difference}"
+    problem = compare(case, operation, device)
+    outcome = "WRONG" if problem else f"{microseconds(operation, device):10.0f} us  ok"
+    print(f"{device:8} {case.label:44} {case.digest} {outcome}", flush=True)
+    return f"{device}: {case.label}: {problem}" if problem else None
 
 
 def run(only: str | None = None) -> int:
@@ -148,7 +154,7 @@ def run(only: str | None = None) -> int:
     problems = [problem for name in names for case in CASES if (problem := check(case, name))]
     for problem in problems:
         print(problem, file=sys.stderr)
-    print("all bits are equal" if not problems else f"{len(problems)} cases differ")
+    print("all bits are equal" if not problems else f"{len(problems)} cases are wrong")
     return 1 if problems else 0
 
 

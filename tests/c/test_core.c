@@ -353,11 +353,9 @@ static void test_interrupt(void) {
     mo_encoder *encoder;
     CHECK(mo_buffer_borrow(memory, sizeof memory, &buffer) == MO_OK);
     CHECK(mo_encoder_begin(mo_default_device(), &encoder) == MO_OK);
-    mo_encoder_split(encoder); // before anything: nothing to divide
     for (int i = 1; i <= 6; i++) {
+        mo_encoder_reserve(encoder, 0.4); // two fill a command buffer
         CHECK(record_add(encoder, buffer, (float)i) == MO_OK);
-        if (i % 2 == 0)
-            mo_encoder_split(encoder);
     }
     mo_set_interrupt_check(interrupt_second);
     CHECK_FAILS(mo_encoder_commit(encoder), MO_INTERRUPTED, "interrupted");
@@ -405,6 +403,8 @@ static void test_encoder_refuses(void) {
     CHECK(mo_encoder_set_pipeline(encoder, pipeline_of("test_failing")) == MO_OK);
     CHECK(mo_encoder_dispatch_threads(encoder, one, one) == MO_OK);
     CHECK_FAILS(mo_encoder_commit(encoder), MO_DEVICE_ERROR, "gave up");
+    CHECK(mo_encoder_wait(encoder) == MO_DEVICE_ERROR);
+    CHECK(mo_encoder_wait(encoder) == MO_DEVICE_ERROR);
     mo_encoder_free(encoder);
 }
 

@@ -32,7 +32,6 @@ MISSING = {
     "control.set_device_present(False)": "no Metal device",
     "control.set_apple_family(6)": "older than Apple7",
     "control.set_apple_family(0)": "older than Apple7",
-    "control.fail_call(1)": "no Metal device",
     "control.fail_call(2)": "no command queue",
 }
 
@@ -126,3 +125,16 @@ if child == 0:
 print(os.waitpid(child, 0)[1], mo.default_device().name)
 """
     assert run("", code) == "0 metal"
+
+
+def test_a_gpu_that_is_no_default_is_found_all_the_same() -> None:
+    """The system gives no default device; the list of all has one."""
+    code = """
+from metal_device.operations import assert_works, operations
+control.fail_call(0)
+for operation in operations().values():
+    assert_works(operation)
+print(mo.devices()[0].name, control.reports() or "no reports")
+"""
+    setting = "control.fail_call(1, True)"
+    assert run(setting, "print(mo.default_device().name)" + code) == "metal\nmetal no reports"

@@ -127,3 +127,20 @@ def test_what_is_wrong_is_not_recorded(device: str, rng: np.random.Generator) ->
         encoder.wait()
     matrix = mo.Q4_0Matrix.from_blocks(weight, (9, 64))
     assert_bits_equal(out, mo.mul_mv_q4_0(matrix, x, device="cpu"))
+
+
+def test_many_operations_are_more_than_one_command_buffer(
+    control: Control, work_limits: WorkLimits, rng: np.random.Generator
+) -> None:
+    """Each fills 2 / 5 of one: two go together."""
+    weight, x = blocks_in_pages(rng, 9, 64), floats_in_pages(normal_input(rng, 2, 64))
+    outs = [sparse_floats(2, 9) for _ in range(7)]
+    work_limits.set(2.5 * 2 * 9 * 64, 1)
+    with Encoder("metal") as encoder:
+        for out in outs:
+            encoder.mul_mv_q4_0(weight, x, out)
+        control.fail_call(0)
+        encoder.commit()
+        encoder.wait()
+    # A wrapper for each of nine borrowed buffers; four times three for the command buffers.
+    assert control.call_count() == 9 + 4 * 3

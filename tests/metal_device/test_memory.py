@@ -151,6 +151,18 @@ def test_an_array_that_is_too_large(control: metal_sim.Control, rng: np.random.G
     )
 
 
+def test_an_array_whose_memory_is_rounded_up_to_too_much(
+    control: metal_sim.Control, rng: np.random.Generator
+) -> None:
+    """17 pages would do, but memory comes in sizes, and the next one is 18 pages."""
+    weight = mo.Q4_0Matrix.from_blocks(random_blocks(rng, 3, 32), (3, 32))
+    x = normal_input(rng, 17 * PAGE // 128, 32)
+    control.set_max_buffer_length(17 * PAGE)
+    with raises(mo.DeviceError, str(x.nbytes), "slice"):
+        mo.mul_mv_q4_0(weight, x, device="metal")
+    mo.clear_cache()
+
+
 @pytest.mark.parametrize("offset", [0, 1, 2, 3, 4, 5, 8])
 def test_arrays_at_any_address(offset: int, rng: np.random.Generator) -> None:
     """The wide split needs 16 bytes; the narrow one takes what is left."""
