@@ -64,6 +64,10 @@ TAILS_AND_GOLDEN_CASES = """
             x[rng.random(x.shape) < 0.01] = -0.0
             weight = mo.Q4_0Matrix.from_blocks(blocks, (N, K))
             assert_bits_equal(mo.mul_mv_q4_0(weight, x, device="cpu"), reference(blocks, x))
+    # More rows of x than are arranged at once.
+    blocks, x = random_blocks(rng, 3, 32), normal_input(rng, 70001, 32)
+    weight = mo.Q4_0Matrix.from_blocks(blocks, (3, 32))
+    assert_bits_equal(mo.mul_mv_q4_0(weight, x, device="cpu"), reference(blocks, x))
     print("done")
 """
 

@@ -14,7 +14,12 @@
 
 #define AVX2 __attribute__((target("avx2,fma,f16c")))
 #define INLINE AVX2 static inline __attribute__((always_inline))
+// Arrays of registers are registers only where the loops over them are unrolled.
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 // Keeps a compiler from loading a value again for each use, and from another order of instructions.
 #define KEEP(value) __asm__ volatile("" : "+x"(value))

@@ -12,7 +12,12 @@
 
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 #define INLINE AVX512 static inline __attribute__((always_inline))
+// Arrays of registers are registers only where the loops over them are unrolled.
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 // Keeps a compiler from loading a value again for each use, and from another order of instructions:
 // either costs a sixth of the speed.
