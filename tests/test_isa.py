@@ -34,7 +34,7 @@ SELFTEST = """
     sys.exit(main())
 """
 
-# Prints the names of the golden cases, and of cases of every tail, that are not as the reference.
+# Fails where a golden case, or a shape with any tail in K and N and any m, differs in a bit.
 TAILS_AND_GOLDEN_CASES = """
     import sys
     import tempfile
