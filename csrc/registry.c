@@ -50,11 +50,17 @@ mo_status mo_register_kernel(const mo_kernel *kernel) {
     return status;
 }
 
+// Called with the lock held.
+static mo_status find_kernel(const char *name, const mo_kernel **kernel) {
+    *kernel = kernel_named(name);
+    return *kernel ? MO_OK : mo_fail(MO_INVALID_VALUE, "there is no kernel named '%s'", name);
+}
+
 mo_status mo_find_kernel(const char *name, const mo_kernel **kernel) {
     pthread_mutex_lock(&lock);
-    *kernel = kernel_named(name);
+    const mo_status status = find_kernel(name, kernel);
     pthread_mutex_unlock(&lock);
-    return *kernel ? MO_OK : mo_fail(MO_INVALID_VALUE, "there is no kernel named '%s'", name);
+    return status;
 }
 
 static bool is_pipeline(const mo_pipeline *pipeline, const mo_device *device, const char *name,
@@ -72,9 +78,10 @@ static bool is_pipeline(const mo_pipeline *pipeline, const mo_device *device, co
 static mo_status add_pipeline(mo_device *device, const char *name,
                               const mo_function_constant *constants, size_t n_constants,
                               const mo_pipeline **pipeline) {
-    const mo_kernel *kernel = kernel_named(name);
-    if (!kernel)
-        return mo_fail(MO_INVALID_VALUE, "there is no kernel named '%s'", name);
+    const mo_kernel *kernel;
+    mo_status status = find_kernel(name, &kernel);
+    if (status != MO_OK)
+        return status;
     if (n_constants > MO_MAX_FUNCTION_CONSTANTS)
         return mo_fail(MO_INVALID_VALUE, "%zu function constants, at most %d are supported",
                        n_constants, MO_MAX_FUNCTION_CONSTANTS);
@@ -86,8 +93,7 @@ static mo_status add_pipeline(mo_device *device, const char *name,
     entry->pipeline.n_constants = n_constants;
     for (size_t i = 0; i < n_constants; i++)
         entry->pipeline.constants[i] = constants[i];
-    const mo_status status =
-        device->make_pipeline(kernel, constants, n_constants, &entry->pipeline.state);
+    status = device->make_pipeline(kernel, constants, n_constants, &entry->pipeline.state);
     if (status != MO_OK) {
         free(entry);
         return status;

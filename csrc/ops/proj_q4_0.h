@@ -26,8 +26,9 @@ typedef struct mo_projection {
     mo_result *results[2];
 } mo_projection;
 
-// Checks everything, makes missing result buffers, records one dispatch. The kernel's arguments
-// are the weights, x, the results and a proj_q4_0_params, in this order.
+// Checks everything, makes missing result buffers, records one dispatch, or several where the work
+// is too much for one command buffer. The kernel's arguments are the weights, x, the results and a
+// proj_q4_0_params, in this order.
 mo_status mo_encode_projection(mo_encoder *encoder, const mo_projection *projection);
 
 #endif
