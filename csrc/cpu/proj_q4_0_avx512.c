@@ -83,11 +83,31 @@ INLINE group load_group(const unsigned char *bytes, int n_blocks) {
     return g;
 }
 
-// The weights of this step, one in each lane, and the nibbles moved on to the next one.
-INLINE __m512 next_weights(__m512i *nibbles) {
+// The weight of the lowest 4 bits of each lane.
+INLINE __m512 look_up(__m512i nibbles) {
     const __m512 values = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
-    const __m512 weights = _mm512_permutexvar_ps(*nibbles, values); // by the lowest 4 bits
-    *nibbles = _mm512_srli_epi32(*nibbles, 4);
+    return _mm512_permutexvar_ps(nibbles, values);
+}
+
+// The weight of bits 4 to 7 of each lane: in the fraction of 2^19 they count as the integer q.
+INLINE __m512 subtract(__m512i nibbles) {
+    const __m512i q_plus_power =
+        _mm512_ternarylogic_epi32(nibbles, _mm512_set1_epi32(0xf0),
+                                  _mm512_castps_si512(_mm512_set1_ps(0x1p19f)), 0xea); // a & b | c
+    return _mm512_sub_ps(_mm512_castsi512_ps(q_plus_power), _mm512_set1_ps(0x1p19f + 8));
+}
+
+// The weights of this step, one in each lane, and the nibbles moved on to the next one. For one
+// input the decoding is most of the work: both ways in turn spread it over more of the processor's
+// units, which is a fourteenth faster. With more inputs the look-ups find room beside the
+// additions.
+INLINE __m512 next_weights(__m512i *nibbles, int step, int n_inputs) {
+    const bool alternate = n_inputs == 1;
+    const __m512 weights = alternate && step % 2 ? subtract(*nibbles) : look_up(*nibbles);
+    if (!alternate)
+        *nibbles = _mm512_srli_epi32(*nibbles, 4);
+    else if (step % 2)
+        *nibbles = _mm512_srli_epi32(*nibbles, 8);
     return weights;
 }
 
@@ -100,6 +120,9 @@ INLINE void add_groups(int n_rows, int n_groups, int n_inputs, const unsigned ch
                        size_t row_bytes, int n_blocks, const float *x, __m512 *sums) {
     group w[MAX_ROWS][2];
     __m512 acc[MAX_ROWS][2][MO_MAX_INPUTS];
+    // All rows load x anew: held over the loop of the rows, it would be in memory just the same,
+    // and push the nibbles out of the registers.
+    __asm__ volatile("" : "+r"(x));
     UNROLL for (int r = 0; r < n_rows; r++) UNROLL for (int g = 0; g < n_groups; g++) {
         w[r][g] = load_group(bytes + (size_t)r * row_bytes + g * GROUP_BYTES, n_blocks);
         UNROLL for (int i = 0; i < n_inputs; i++) acc[r][g][i] = _mm512_setzero_ps();
@@ -108,7 +131,7 @@ INLINE void add_groups(int n_rows, int n_groups, int n_inputs, const unsigned ch
         const float *step_x = x + g * GROUP_FLOATS(n_inputs) + step * n_inputs * LANES;
         __m512 weights[MAX_ROWS];
         UNROLL for (int r = 0; r < n_rows; r++) {
-            weights[r] = next_weights(&w[r][g].nibbles[step / 8]);
+            weights[r] = next_weights(&w[r][g].nibbles[step / 8], step, n_inputs);
             KEEP(weights[r]);
         }
         UNROLL for (int i = 0; i < n_inputs; i++) {

@@ -5,6 +5,7 @@
 // begun a piece, and never for one that the system has not yet run.
 
 #include "cpu/threads.h"
+#include "cpu/placement.h"
 #include "cpu/thread_count.h"
 #include "status.h"
 
@@ -43,8 +44,9 @@ static struct {
     job *current;
     atomic_ulong generation; // of current
     atomic_int n_threads;    // started
-    atomic_int n_active;     // inside the current job
-    atomic_int n_asleep;     // of the started ones
+    pthread_t threads[MO_MAX_THREADS];
+    atomic_int n_active; // inside the current job
+    atomic_int n_asleep; // of the started ones
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER,
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .new_job = PTHREAD_COND_INITIALIZER,
@@ -150,9 +152,9 @@ static void start_threads(int n) {
     for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++)
         sigdelset(&all, crashes[i]);
     pthread_sigmask(SIG_SETMASK, &all, &previous);
-    pthread_t thread;
-    while (pool.n_threads < n && pthread_create(&thread, NULL, run_thread, NULL) == 0) {
-        pthread_detach(thread);
+    while (pool.n_threads < n &&
+           pthread_create(&pool.threads[pool.n_threads], NULL, run_thread, NULL) == 0) {
+        pthread_detach(pool.threads[pool.n_threads]);
         pool.n_threads++;
     }
     pthread_sigmask(SIG_SETMASK, &previous, NULL);
@@ -162,6 +164,7 @@ static void start_threads(int n) {
 static void share(job *j, int helpers) {
     pthread_mutex_lock(&pool.lock);
     start_threads(helpers);
+    mo_place_beside_caller(pool.threads, helpers < pool.n_threads ? helpers : pool.n_threads);
     j->places = helpers;
     pool.current = j;
     pool.generation++;
@@ -210,6 +213,7 @@ static void start_afresh(void) {
     pool.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     pool.new_job = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pool.finished = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    mo_forget_placement();
     pool.current = NULL;
     pool.n_threads = 0;
     pool.n_active = 0;
