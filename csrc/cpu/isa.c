@@ -12,6 +12,9 @@ static const mo_isa *const isas[] = {
     &mo_isa_avx512,
     &mo_isa_avx2,
 #endif
+#ifdef __aarch64__
+    &mo_isa_neon,
+#endif
     &mo_isa_scalar,
 };
 

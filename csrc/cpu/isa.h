@@ -39,5 +39,8 @@ extern const mo_isa mo_isa_scalar;
 extern const mo_isa mo_isa_avx2;
 extern const mo_isa mo_isa_avx512;
 #endif
+#ifdef __aarch64__
+extern const mo_isa mo_isa_neon;
+#endif
 
 #endif
