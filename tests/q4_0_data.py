@@ -56,3 +56,20 @@ def set_scale(blocks: npt.NDArray[np.uint8], d: int, block: int | None = None) -
 def normal_input(rng: np.random.Generator, m: int, K: int) -> npt.NDArray[np.float32]:
     """Normal data [m, K]."""
     return rng.standard_normal((m, K), np.float32)
+
+
+def vanishing(
+    rng: np.random.Generator, N: int, K: int, m: int
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
+    """Blocks and x [m, K] whose results are zeros, of a sign that rests on every step.
+
+    The first 16 blocks, one for each pair of lanes, leave sums of -0: all terms are negative and
+    too small. What the later blocks of a row add is +0 or -0, or too small again.
+    """
+    nibbles = np.full((N, K), 7, np.uint8)  # all weights are -d
+    scales = np.full((N, K // 32), 0x0001, np.uint16)
+    scales[:, 16:] = rng.choice([0x0001, 0x8001], (N, 1))
+    x = np.full((m, K), 2.0**-149, np.float32)
+    later = x[:, 512:]
+    later[:] = rng.choice(np.array([0, -0.0, 2.0**-149], np.float32), (m, 1))
+    return pack_blocks(scales, nibbles), x

@@ -10,7 +10,15 @@ import pytest
 import mlxops as mo
 from bits import assert_bits_equal
 from canonical_reference import CanonicalReference
-from q4_0_data import SCALES, normal_input, ordinary_scales, pack_blocks, random_blocks, set_scale
+from q4_0_data import (
+    SCALES,
+    normal_input,
+    ordinary_scales,
+    pack_blocks,
+    random_blocks,
+    set_scale,
+    vanishing,
+)
 
 NS = [1, 3, 7, 8, 9, 33, 4093, 32001]
 MS = [1, 2, 3, 8, 9, 100]
@@ -192,4 +200,18 @@ def test_results_that_are_subnormal(
     x = np.ldexp(normal_input(rng, 8, 544), -int(126 + MANTISSA_BITS // 2)).astype(np.float32)
     expected = reference(blocks, x)
     assert ((expected != 0) & (np.abs(expected) < 2.0**-126)).any()
+    assert_bits_equal(project(blocks, x, device), expected)
+
+
+@pytest.mark.usefixtures("keeps_subnormals")
+@pytest.mark.parametrize("n_blocks", [16, 17, 20, 23, 31, 33])
+@pytest.mark.parametrize("m", range(1, 9))
+def test_the_sign_of_zero(
+    n_blocks: int, m: int, device: str, reference: CanonicalReference, rng: np.random.Generator
+) -> None:
+    """acc starts at +0, not at the first product, and blocks beyond the row add nothing."""
+    blocks, x = vanishing(rng, 33, 32 * n_blocks, m)
+    expected = reference(blocks, x)
+    assert (expected == 0).all()
+    assert set(np.signbit(expected).flat) == ({True} if n_blocks == 16 else {False, True})
     assert_bits_equal(project(blocks, x, device), expected)
