@@ -15,15 +15,16 @@ ARGS =
 demo: $(VENV)/installed
 	$(VENV)/bin/python examples/generate.py $(ARGS)
 
-# On Linux x86-64 the suite runs a second time with the Metal device, on a simulator.
+# On Linux x86-64 the suite runs a second time with the Metal device, on a simulator; and qemu runs
+# the kernels for other processors.
 SIMULATED = $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m))
 
-test: $(VENV)/installed $(VENV)/peers $(if $(SIMULATED),$(VENV)/clang)
+test: $(VENV)/installed $(VENV)/peers $(if $(SIMULATED),$(VENV)/simulator $(VENV)/emulator)
 	$(VENV)/bin/python -m pytest $(ARGS)
 	$(if $(SIMULATED),MLXOPS_TEST_BUILD=simulated $(VENV)/bin/python -m pytest $(ARGS))
 
 # Breaks the shaders and the Metal device in many ways: the tests must see each.
-mutations: $(VENV)/installed $(VENV)/clang
+mutations: $(VENV)/installed $(VENV)/simulator
 	$(VENV)/bin/python tests/metal_device/mutations.py
 
 test-all: test mutations
@@ -62,9 +63,13 @@ $(VENV)/peers: $(VENV)/installed
 	-$(PIP) --only-binary :all: 'mlx[cpu]'
 	touch $@
 
-$(VENV)/clang: $(VENV)/made
-	@sh tools/install_clang.sh
+$(VENV)/simulator: $(VENV)/made
+	@sh tools/install_test_tools.sh simulator
 	touch $@
+
+# Other processors, where they can be had: their tests are skipped elsewhere.
+$(VENV)/emulator: $(VENV)/made
+	-@sh tools/install_test_tools.sh emulator && touch $@
 
 $(VENV)/installed-lint: $(VENV)/installed
 	$(PIP) '.[test,lint]'

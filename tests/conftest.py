@@ -22,7 +22,7 @@ if SIMULATED:
     import metal_sim
 
     CONTROL = metal_sim.build().control()
-    collect_ignore = ["metal_sim"]  # it is tested by itself
+    collect_ignore = ["metal_sim", "test_neon.py"]  # these are builds of their own
 elif platform.system() == "Linux" and platform.machine() == "x86_64":
     collect_ignore = ["metal_device"]
 else:
