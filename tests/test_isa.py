@@ -2,14 +2,23 @@
 
 import platform
 import re
+import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import core_program
 import fresh_python
+import projections
+from canonical_reference import CanonicalReference
 from mlxops.selftest import CASES
 
 KNOWN = ("scalar", "avx2", "avx512", "neon")
+
+# Those with a kernel in a build for this machine, the best one last.
+ARM, X86 = ("scalar", "neon"), ("scalar", "avx2", "avx512")
+BUILT = {"aarch64": ARM, "arm64": ARM, "x86_64": X86}.get(platform.machine(), ("scalar",))
 
 # What the kernel calls the features that the instruction sets need.
 FEATURES = {
@@ -87,16 +96,29 @@ def available() -> list[str]:
 
 AVAILABLE = available()
 
+# For tests of every kernel of the build. A report of the tests lists those that could not run.
+EACH = [
+    pytest.param(
+        isa,
+        marks=pytest.mark.skipif(
+            isa not in AVAILABLE, reason=f"the kernel {isa} was NOT RUN: this processor lacks it"
+        ),
+    )
+    for isa in BUILT
+]
+
+linux_on_x86_64 = pytest.mark.skipif(
+    platform.system() != "Linux" or platform.machine() != "x86_64",
+    reason="the processor's features are those of Linux on x86-64",
+)
+
 
 def test_what_is_available() -> None:
-    assert "scalar" in AVAILABLE
-    assert set(AVAILABLE) <= set(KNOWN)
+    assert set(AVAILABLE) <= set(BUILT)
+    assert {"scalar", "neon"} & set(BUILT) <= set(AVAILABLE)
 
 
-@pytest.mark.skipif(
-    platform.system() != "Linux" or platform.machine() != "x86_64",
-    reason="the names of the features are those of Linux on x86-64",
-)
+@linux_on_x86_64
 def test_what_the_processor_has_is_available() -> None:
     flags = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     assert flags
@@ -105,11 +127,11 @@ def test_what_the_processor_has_is_available() -> None:
 
 
 def test_the_best_one_is_the_default() -> None:
-    best = max(AVAILABLE, key=KNOWN.index)
+    best = max(AVAILABLE, key=BUILT.index)
     assert choice("") == (best, "")
 
 
-@pytest.mark.parametrize("isa", AVAILABLE)
+@pytest.mark.parametrize("isa", EACH)
 def test_one_is_forced(isa: str) -> None:
     assert choice(isa) == (isa, "")
 
@@ -132,15 +154,53 @@ def test_a_nonsensical_environment_variable(value: str) -> None:
     assert "is no instruction set" in warned
 
 
-@pytest.mark.parametrize("isa", AVAILABLE)
+@pytest.mark.parametrize("isa", EACH)
 def test_the_selftest(isa: str) -> None:
     output = fresh_python.run(SELFTEST, "selftest", "--device", "cpu", MLXOPS_CPU_ISA=isa)
     assert output.count(" us  ok\n") == len(CASES)
     assert output.endswith("all bits are equal\n")
 
 
-@pytest.mark.parametrize("isa", AVAILABLE)
+@pytest.mark.parametrize("isa", EACH)
 def test_golden_cases_and_every_tail(isa: str) -> None:
     tests = str(Path(__file__).parent)
     output = fresh_python.run(TAILS_AND_GOLDEN_CASES, tests, MLXOPS_CPU_ISA=isa, timeout=120)
     assert output == "done\n"
+
+
+@pytest.fixture(scope="module")
+def qemu() -> str:
+    """The emulator of x86-64 processors."""
+    return core_program.needed("qemu-x86_64", "qemu-user")
+
+
+@pytest.fixture(scope="module")
+def run_projections(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of that name, for this processor."""
+    program = tmp_path_factory.mktemp("isa") / "run_projections"
+    flags = ["-O3", "-g0", core_program.FLOAT_ENVIRONMENT]
+    core_program.build("run_projections", program, flags)
+    return program
+
+
+@linux_on_x86_64
+@pytest.mark.parametrize(("cpu", "isa"), [("Haswell", "avx2"), ("Nehalem", "scalar")])
+def test_an_older_processor(
+    cpu: str,
+    isa: str,
+    qemu: str,
+    run_projections: Path,
+    rng: np.random.Generator,
+    reference: CanonicalReference,
+) -> None:
+    """Under qemu, which has no processor with AVX-512."""
+    version = subprocess.run([qemu, "--version"], capture_output=True, text=True, check=True)
+    found = re.search(r"version (\d+)\.(\d+)", version.stdout)
+    assert found
+    if isa == "avx2" and (int(found[1]), int(found[2])) < (7, 2):
+        pytest.skip(f"qemu {found[1]}.{found[2]} has no AVX2; 7.2 has it")
+    cases = projections.golden() + projections.tails(rng, reference, every=29)
+    cases += projections.special_values(rng, reference)
+    told = projections.run([qemu, "-cpu", cpu, run_projections], cases)
+    assert told.device.endswith(f", {isa}")
+    assert told.complaints == ""
