@@ -32,7 +32,7 @@
 #define GROUP_FLOATS(inputs) (STEPS * (inputs)*LANES)
 #define TURNS 4 // groups until all 32 lanes have had a block
 
-#define MAX_ROWS 2
+#define MAX_ROWS 4
 
 // ---- Loading and decoding ----------------------------------------------------------------------
 
@@ -155,13 +155,14 @@ INLINE void finish_row(int n_inputs, const __m256 *sums, float *y, int64_t ldy) 
 // How far ahead of the rows in work the weights are asked for.
 #define PREFETCH_BYTES 2048
 
-// n_rows neighbouring rows side by side. One linear stream of prefetches runs ahead of them: the
-// processor's own does not follow two rows at once.
+// n_rows neighbouring rows side by side, up to four chains of additions: one alone would wait for
+// itself. One linear stream of prefetches runs ahead of them: the processor's own does not follow
+// several rows at once.
 INLINE void walk_rows(int n_rows, int n_inputs, const unsigned char *bytes, int64_t n_blocks,
                       const float *x, float *y, int64_t ldy) {
     const size_t row_bytes = (size_t)n_blocks * BLOCK_BYTES;
     const char *ahead = (const char *)bytes + (size_t)n_rows * row_bytes + PREFETCH_BYTES;
-    __m256 sums[2 * 2 * TURNS];
+    __m256 sums[4 * TURNS];
     UNROLL for (int i = 0; i < n_rows * n_inputs * TURNS; i++) sums[i] = _mm256_setzero_ps();
     for (int64_t left = n_blocks; left > 0; left -= TURNS * GROUP_BLOCKS) {
         UNROLL for (int i = 0; i < n_rows * TURNS * GROUP_BYTES; i += 64)
@@ -179,6 +180,8 @@ INLINE void walk(int n_inputs, const unsigned char *rows, int64_t n_rows, int64_
                  const float *x, float *y, int64_t ldy) {
     const int64_t row_bytes = n_blocks * BLOCK_BYTES;
     int64_t r = 0;
+    for (; n_inputs == 1 && r + 4 <= n_rows; r += 4)
+        walk_rows(4, n_inputs, rows + r * row_bytes, n_blocks, x, y + r, ldy);
     for (; r + 2 <= n_rows; r += 2)
         walk_rows(2, n_inputs, rows + r * row_bytes, n_blocks, x, y + r, ldy);
     if (r < n_rows)
