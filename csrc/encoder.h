@@ -54,8 +54,8 @@ size_t mo_encoder_mark(const mo_encoder *encoder);
 void mo_encoder_rewind(mo_encoder *encoder, size_t mark);
 
 // The next dispatch is this share of the work that one command buffer should hold. Where it would
-// be too much with the dispatches before, it starts another one. Between two of them the device
-// notices an interrupt.
+// be too much with the dispatches before, it starts another one. Between two of them a GPU notices
+// an interrupt.
 void mo_encoder_reserve(mo_encoder *encoder, double share);
 
 // The device that the encoder records for.

@@ -38,7 +38,8 @@ typedef enum mo_status {
 const char *mo_status_message(void);
 
 // A function that long operations call now and then, on the thread that waits for them: true makes
-// them stop with MO_INTERRUPTED once the device is idle. NULL, at first, means never.
+// them stop with MO_INTERRUPTED once the device is idle, what they had to write being unspecified.
+// NULL, at first, means never.
 void mo_set_interrupt_check(bool (*interrupted)(void));
 
 // ---- Devices -----------------------------------------------------------------------------------
@@ -187,8 +188,8 @@ mo_status mo_q4_0_size(int64_t N, int64_t K, size_t *size);
 // element is NaN or infinite, or its block's scale does not fit a half; blocks is then unspecified.
 mo_status mo_q4_0_quantize(const float *values, int64_t N, int64_t K, void *blocks);
 
-// float32(d) * (q - 8), exactly.
-void mo_q4_0_dequantize(const void *blocks, int64_t N, int64_t K, float *values);
+// float32(d) * (q - 8), exactly. Fails only if it is interrupted.
+mo_status mo_q4_0_dequantize(const void *blocks, int64_t N, int64_t K, float *values);
 
 // ---- GGUF files --------------------------------------------------------------------------------
 

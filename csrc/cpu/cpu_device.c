@@ -1,5 +1,6 @@
 // The CPU device: runs the native kernel of each dispatch, at the commit.
 
+#include "cpu/interrupt.h"
 #include "cpu/isa.h"
 #include "device.h"
 #include "encoder.h"
@@ -59,8 +60,9 @@ static mo_status make_pipeline(const mo_kernel *kernel, const mo_function_consta
 
 static mo_status commit(const mo_dispatch *dispatches, size_t n, void **in_flight) {
     *in_flight = NULL;
+    mo_begin_polling();
     for (size_t i = 0; i < n; i++) {
-        if (dispatches[i].starts_command_buffer && mo_interrupted())
+        if (i > 0 && mo_poll_interrupt())
             return mo_fail(MO_INTERRUPTED, "interrupted");
         const mo_status status = dispatches[i].pipeline->kernel->native(&dispatches[i]);
         if (status != MO_OK)

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-// Rows of x are arranged so many at a time that they take this many floats.
+// Rows of x are taken so many at a time that they, arranged, are this many floats.
 #define ARRANGED_FLOATS ((size_t)1 << 23)
 
 typedef struct projection {
@@ -88,7 +88,7 @@ static void project_rows(void *context, size_t begin, size_t end) {
 }
 
 // Inputs from `first` on, up to n of them.
-static void project_inputs(const projection *whole, int64_t first, int64_t n, float *scratch) {
+static mo_status project_inputs(const projection *whole, int64_t first, int64_t n, float *scratch) {
     projection p = *whole;
     p.m = n < whole->m - first ? n : whole->m - first;
     p.panels = (p.m - 1) / MO_MAX_INPUTS + 1;
@@ -100,7 +100,7 @@ static void project_inputs(const projection *whole, int64_t first, int64_t n, fl
         p.x = scratch;
     }
     const double cost = (double)p.K * (double)p.m / p.isa->speed;
-    mo_parallel_for(project_rows, &p, p.n_weights * (size_t)p.N, (size_t)cost + 1);
+    return mo_parallel_for(project_rows, &p, p.n_weights * (size_t)p.N, (size_t)cost + 1);
 }
 
 // The floats of one row of x, arranged: whole registers of lanes.
@@ -112,25 +112,19 @@ static size_t arranged_floats(int64_t K, int lanes) {
 static mo_status project(projection *p, const proj_q4_0_params *params) {
     p->isa = mo_chosen_isa();
     p->N = params->ne01, p->K = params->ne00, p->m = params->ne1;
-    p->input_size = (size_t)p->K;
-    if (p->isa->lanes == 0) {
-        project_inputs(p, 0, p->m, NULL);
-        return MO_OK;
-    }
-    p->input_size = arranged_floats(p->K, p->isa->lanes);
+    p->input_size = p->isa->lanes > 0 ? arranged_floats(p->K, p->isa->lanes) : (size_t)p->K;
     const int64_t fitting = (int64_t)(ARRANGED_FLOATS / p->input_size);
     int64_t inputs = fitting > MO_MAX_INPUTS ? fitting : MO_MAX_INPUTS;
     if (inputs > p->m)
         inputs = p->m;
-    mo_buffer *scratch;
-    const mo_status status =
-        mo_buffer_alloc((size_t)inputs * p->input_size * sizeof(float), &scratch);
-    if (status != MO_OK)
-        return status;
-    for (int64_t first = 0; first < p->m; first += inputs)
-        project_inputs(p, first, inputs, mo_buffer_contents(scratch));
+    mo_buffer *scratch = NULL;
+    mo_status status = MO_OK;
+    if (p->isa->lanes > 0)
+        status = mo_buffer_alloc((size_t)inputs * p->input_size * sizeof(float), &scratch);
+    for (int64_t first = 0; first < p->m && status == MO_OK; first += inputs)
+        status = project_inputs(p, first, inputs, scratch ? mo_buffer_contents(scratch) : NULL);
     mo_buffer_release(scratch);
-    return MO_OK;
+    return status;
 }
 
 mo_status mo_cpu_mul_mv_q4_0(const mo_dispatch *dispatch) {

@@ -31,6 +31,5 @@ mo_status mo_cpu_qkv_split(const mo_dispatch *dispatch) {
                                  mo_dispatch_buffer(dispatch, 3)},
                      .spans = {params->q_sp, params->k_sp, params->v_sp}};
     // A core copies a few elements in a nanosecond.
-    mo_parallel_for(split_rows, (void *)&s, params->seq, params->qkv_ch / 4);
-    return MO_OK;
+    return mo_parallel_for(split_rows, (void *)&s, params->seq, params->qkv_ch / 4);
 }

@@ -3,17 +3,22 @@
 // The caller publishes a job, wakes the pool and takes pieces itself. A thread of the pool that
 // wakes late finds no pieces left, or no job at all; so the caller waits only for threads that have
 // begun a piece, and never for one that the system has not yet run.
+//
+// Each thread has a range of neighbouring pieces, so that it walks through memory without jumps,
+// and helps the others when it has done its own.
 
 #include "cpu/threads.h"
+#include "cpu/clock.h"
+#include "cpu/interrupt.h"
 #include "cpu/placement.h"
 #include "cpu/thread_count.h"
 #include "status.h"
 
+#include <errno.h>
 #include <fenv.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <time.h>
 
 // Work below so many steps is quicker on the caller alone: waking a thread takes some 50 us,
 // telling one that is awake some 2.
@@ -24,16 +29,28 @@
 // another closely, and one that finds the pool awake need not wake it.
 #define SPIN_NANOSECONDS 50000
 
-// Pieces for each thread, so that a thread that runs slower than the others gets fewer of them.
+// Pieces for each thread, so that a thread that runs slower than the others can be helped.
 #define PIECES_PER_THREAD 4
+
+// No piece has more steps, if it can be divided: an interrupt waits for it. (A step may well last
+// ten times as long as it should, where memory has to be fetched from the system first.)
+#define PIECE_STEPS 4000000
+
+// Neighbouring pieces, taken in order.
+typedef struct range {
+    _Alignas(64) atomic_size_t next; // alone in its cache line
+    size_t end;
+} range;
 
 typedef struct job {
     void (*work)(void *context, size_t begin, size_t end);
     void *context;
     size_t n;
     size_t pieces;
-    atomic_size_t next_piece;
-    int places; // how many threads of the pool may still join
+    range *ranges;
+    size_t n_ranges; // one for each thread
+    size_t joined;   // threads, the caller included
+    atomic_bool interrupted;
 } job;
 
 static struct {
@@ -51,6 +68,11 @@ static struct {
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .new_job = PTHREAD_COND_INITIALIZER,
           .finished = PTHREAD_COND_INITIALIZER};
+
+static range shared_ranges[MO_MAX_THREADS]; // of the current job
+
+// How many forks lie between this process and the one that loaded the library.
+static atomic_ulong forks;
 
 // 0: not chosen yet.
 static atomic_int num_threads;
@@ -73,22 +95,48 @@ mo_status mo_set_num_threads(int64_t n) {
     return MO_OK;
 }
 
-static void run_pieces(job *j) {
-    for (;;) {
-        const size_t piece = atomic_fetch_add(&j->next_piece, 1);
-        if (piece >= j->pieces)
-            return;
-        // Without n * piece, which could overflow.
-        const size_t length = j->n / j->pieces, longer = j->n % j->pieces;
-        const size_t begin = piece * length + (piece < longer ? piece : longer);
-        j->work(j->context, begin, begin + length + (piece < longer));
+// Where part i begins if n are divided into parts that differ by one at most.
+static size_t begin_of(size_t i, size_t parts, size_t n) {
+    const size_t length = n / parts, longer = n % parts; // without n * i, which could overflow
+    return i * length + (i < longer ? i : longer);
+}
+
+static size_t count_pieces(size_t n, size_t cost, size_t threads) {
+    const size_t longest = cost < PIECE_STEPS ? PIECE_STEPS / cost : 1;
+    const size_t fewest = (n - 1) / longest + 1;
+    const size_t wanted = threads > 1 ? threads * PIECES_PER_THREAD : 1;
+    return fewest > wanted ? fewest : wanted < n ? wanted : n;
+}
+
+static void divide(job *j, range *ranges, size_t n_ranges) {
+    j->ranges = ranges;
+    j->n_ranges = n_ranges;
+    for (size_t i = 0; i < n_ranges; i++) {
+        atomic_store(&ranges[i].next, begin_of(i, n_ranges, j->pieces));
+        ranges[i].end = begin_of(i + 1, n_ranges, j->pieces);
     }
 }
 
-static int64_t nanoseconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+// For the caller's thread.
+static void poll_interrupt(job *j) {
+    if (!atomic_load(&j->interrupted) && mo_poll_interrupt())
+        atomic_store(&j->interrupted, true);
+}
+
+// Until none are left: the pieces of a thread's own range, then those of others.
+static void run_pieces(job *j, size_t own, bool is_caller) {
+    for (size_t i = 0; i < j->n_ranges; i++) {
+        range *r = &j->ranges[(own + i) % j->n_ranges];
+        while (!atomic_load(&j->interrupted)) {
+            const size_t piece = atomic_fetch_add(&r->next, 1);
+            if (piece >= r->end)
+                break;
+            j->work(j->context, begin_of(piece, j->pieces, j->n),
+                    begin_of(piece + 1, j->pieces, j->n));
+            if (is_caller)
+                poll_interrupt(j);
+        }
+    }
 }
 
 static void pause_briefly(void) {
@@ -100,14 +148,14 @@ static void pause_briefly(void) {
 }
 
 static void spin_for_job(unsigned long seen) {
-    const int64_t end = nanoseconds() + SPIN_NANOSECONDS;
-    while (atomic_load(&pool.generation) == seen && nanoseconds() < end)
+    const int64_t end = mo_nanoseconds() + SPIN_NANOSECONDS;
+    while (atomic_load(&pool.generation) == seen && mo_nanoseconds() < end)
         pause_briefly();
 }
 
 static void spin_for_others(void) {
-    const int64_t end = nanoseconds() + SPIN_NANOSECONDS;
-    while (atomic_load(&pool.n_active) > 0 && nanoseconds() < end)
+    const int64_t end = mo_nanoseconds() + SPIN_NANOSECONDS;
+    while (atomic_load(&pool.n_active) > 0 && mo_nanoseconds() < end)
         pause_briefly();
 }
 
@@ -124,12 +172,12 @@ static void *run_thread(void *unused) {
         }
         seen = pool.generation;
         job *j = pool.current;
-        if (j->places == 0)
+        if (j->joined == j->n_ranges)
             continue;
-        j->places--;
+        const size_t own = j->joined++;
         pool.n_active++;
         pthread_mutex_unlock(&pool.lock);
-        run_pieces(j);
+        run_pieces(j, own, false);
         pthread_mutex_lock(&pool.lock);
         if (--pool.n_active == 0)
             pthread_cond_signal(&pool.finished);
@@ -160,55 +208,85 @@ static void start_threads(int n) {
     pthread_sigmask(SIG_SETMASK, &previous, NULL);
 }
 
-// Called with pool.busy held.
-static void share(job *j, int helpers) {
+static void run_alone(job *j) {
+    range whole;
+    divide(j, &whole, 1);
+    run_pieces(j, 0, true);
+}
+
+static void wait_for_others(job *j) {
+    spin_for_others();
     pthread_mutex_lock(&pool.lock);
+    while (pool.n_active > 0) {
+        struct timespec soon;
+        clock_gettime(CLOCK_REALTIME, &soon);
+        soon.tv_nsec += MO_INTERRUPT_NANOSECONDS;
+        soon.tv_sec += soon.tv_nsec / 1000000000;
+        soon.tv_nsec %= 1000000000;
+        if (pthread_cond_timedwait(&pool.finished, &pool.lock, &soon) == ETIMEDOUT) {
+            pthread_mutex_unlock(&pool.lock);
+            poll_interrupt(j);
+            pthread_mutex_lock(&pool.lock);
+        }
+    }
+    pthread_mutex_unlock(&pool.lock);
+}
+
+// Called with pool.busy held, which it releases.
+static void share(job *j, size_t threads) {
+    const unsigned long process = atomic_load(&forks);
+    divide(j, shared_ranges, threads);
+    j->joined = 1;
+    pthread_mutex_lock(&pool.lock);
+    const int helpers = (int)threads - 1;
     start_threads(helpers);
     mo_place_beside_caller(pool.threads, helpers < pool.n_threads ? helpers : pool.n_threads);
-    j->places = helpers;
     pool.current = j;
     pool.generation++;
     pthread_cond_broadcast(&pool.new_job);
     pthread_mutex_unlock(&pool.lock);
 
-    run_pieces(j);
+    run_pieces(j, 0, true);
 
     pthread_mutex_lock(&pool.lock);
     pool.current = NULL; // no more may join
     pthread_mutex_unlock(&pool.lock);
-    spin_for_others();
-    pthread_mutex_lock(&pool.lock);
-    while (pool.n_active > 0)
-        pthread_cond_wait(&pool.finished, &pool.lock);
-    pthread_mutex_unlock(&pool.lock);
+    wait_for_others(j);
+    if (atomic_load(&forks) == process)
+        pthread_mutex_unlock(&pool.busy);
+    else // The interrupt check forked: what other threads had begun stayed with them.
+        run_alone(j);
 }
 
-void mo_parallel_for(void (*work)(void *context, size_t begin, size_t end), void *context, size_t n,
-                     size_t cost) {
+mo_status mo_parallel_for(void (*work)(void *context, size_t begin, size_t end), void *context,
+                          size_t n, size_t cost) {
     fenv_t environment;
     fegetenv(&environment);
     fesetenv(FE_DFL_ENV);
 
-    const size_t threads = (size_t)mo_num_threads();
-    const size_t helpers = (threads < n ? threads : n) - 1;
+    cost = cost ? cost : 1;
+    const size_t most = (size_t)mo_num_threads(), threads = most < n ? most : n;
     const bool awake = atomic_load(&pool.n_asleep) < atomic_load(&pool.n_threads);
-    const size_t steps = awake ? SHARED_STEPS : WAKING_STEPS;
-    const bool small = n <= steps / (cost ? cost : 1);
-    // While another caller has the pool, its threads are busy: this one does its work alone.
-    if (helpers == 0 || small || pthread_mutex_trylock(&pool.busy) != 0) {
+    job j = {.work = work, .context = context, .n = n};
+    if (n <= (awake ? SHARED_STEPS : WAKING_STEPS) / cost) {
         work(context, 0, n);
+        poll_interrupt(&j); // there may be much small work
     } else {
-        const size_t pieces = (helpers + 1) * PIECES_PER_THREAD;
-        job j = {.work = work, .context = context, .n = n, .pieces = pieces < n ? pieces : n};
-        share(&j, (int)helpers);
-        pthread_mutex_unlock(&pool.busy);
+        j.pieces = count_pieces(n, cost, threads);
+        // While another caller has the pool, its threads are busy: this one does its work alone.
+        if (threads == 1 || pthread_mutex_trylock(&pool.busy) != 0)
+            run_alone(&j);
+        else
+            share(&j, threads);
     }
 
     fesetenv(&environment);
+    return atomic_load(&j.interrupted) ? mo_fail(MO_INTERRUPTED, "interrupted") : MO_OK;
 }
 
 // The threads of the pool do not exist in a forked child; it starts its own.
 static void start_afresh(void) {
+    atomic_fetch_add(&forks, 1);
     pool.busy = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     pool.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     pool.new_job = (pthread_cond_t)PTHREAD_COND_INITIALIZER;

@@ -10,7 +10,11 @@
 // steps of roughly a nanosecond: work too small to share stays on the calling thread. Whatever the
 // threads of the pool are doing, the caller makes progress. The work runs with the default
 // floating-point environment, and the caller's is restored.
-void mo_parallel_for(void (*work)(void *context, size_t begin, size_t end), void *context, size_t n,
-                     size_t cost);
+//
+// MO_INTERRUPTED if the interrupt check, which the caller polls between pieces, says to stop: the
+// rest of the pieces is then left undone. Pieces are as small as that needs, if cost is about
+// right.
+mo_status mo_parallel_for(void (*work)(void *context, size_t begin, size_t end), void *context,
+                          size_t n, size_t cost);
 
 #endif

@@ -1,5 +1,6 @@
 // The Q4_0 format: 32 weights in 18 bytes, d as a little-endian half and then 16 bytes of nibbles.
 
+#include "cpu/interrupt.h"
 #include "cpu/threads.h"
 #include "ops/half.h"
 #include "ops/operand.h"
@@ -108,14 +109,17 @@ static mo_status explain_bad_row(const float *row, int64_t K, long long index) {
 
 mo_status mo_q4_0_quantize(const float *values, int64_t N, int64_t K, void *blocks) {
     size_t size;
-    const mo_status status = mo_q4_0_size(N, K, &size);
+    mo_status status = mo_q4_0_size(N, K, &size);
     if (status != MO_OK)
         return status;
     quantization q = {.values = values,
                       .blocks = blocks,
                       .blocks_per_row = (size_t)(K / ELEMENTS),
                       .bad_row = INT64_MAX};
-    mo_parallel_for(quantize_rows, &q, (size_t)N, (size_t)K);
+    mo_begin_polling();
+    status = mo_parallel_for(quantize_rows, &q, (size_t)N, (size_t)K);
+    if (status != MO_OK)
+        return status;
     const long long bad_row = atomic_load(&q.bad_row);
     if (bad_row != INT64_MAX)
         return explain_bad_row(values + bad_row * K, K, bad_row);
@@ -141,8 +145,9 @@ static void dequantize_rows(void *context, size_t begin, size_t end) {
     }
 }
 
-void mo_q4_0_dequantize(const void *blocks, int64_t N, int64_t K, float *values) {
+mo_status mo_q4_0_dequantize(const void *blocks, int64_t N, int64_t K, float *values) {
     dequantization q = {
         .blocks = blocks, .blocks_per_row = (size_t)(K / ELEMENTS), .values = values};
-    mo_parallel_for(dequantize_rows, &q, (size_t)N, (size_t)K);
+    mo_begin_polling();
+    return mo_parallel_for(dequantize_rows, &q, (size_t)N, (size_t)K);
 }

@@ -3,6 +3,9 @@
 #define MLXOPS_IMPORTS_NUMPY
 #include "python/core.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 static bool add_exceptions(PyObject *module) {
     mo_py_DeviceError = PyErr_NewExceptionWithDoc(
         "mlxops.DeviceError",
@@ -23,9 +26,33 @@ static bool check_environment(void) {
     return warned;
 }
 
+// Python's main thread, which alone runs signal handlers.
+static atomic_ulong main_thread;
+
+static bool find_main_thread(void) {
+    PyObject *threading = PyImport_ImportModule("threading");
+    PyObject *thread = threading ? PyObject_CallMethod(threading, "main_thread", NULL) : NULL;
+    PyObject *ident = thread ? PyObject_GetAttrString(thread, "ident") : NULL;
+    if (ident)
+        atomic_store(&main_thread, PyLong_AsUnsignedLong(ident));
+    Py_XDECREF(threading);
+    Py_XDECREF(thread);
+    Py_XDECREF(ident);
+    return !PyErr_Occurred();
+}
+
+// The thread that forks is the main one of the child.
+static void become_main_thread(void) {
+    atomic_store(&main_thread, PyThread_get_thread_ident());
+}
+
 // A signal handler's exception, KeyboardInterrupt as a rule, stays set for the function that called
-// the operation.
+// the operation. (Other threads have no signals to check. Nor may they wait for the GIL here: where
+// the interpreter ends they never get it, and threads of the pool would work on for a caller that
+// is gone.)
 static bool check_signals(void) {
+    if (PyThread_get_thread_ident() != atomic_load(&main_thread))
+        return false;
     const PyGILState_STATE state = PyGILState_Ensure();
     const bool raised = PyErr_CheckSignals() < 0;
     PyGILState_Release(state);
@@ -44,8 +71,12 @@ static int execute(PyObject *module) {
         PyModule_AddFunctions(module, mo_py_operations) < 0 ||
         PyModule_AddFunctions(module, mo_py_settings) < 0 ||
         PyModule_AddStringConstant(module, "__version__", MLXOPS_VERSION) < 0 ||
-        !check_environment())
+        !check_environment() || !find_main_thread())
         return -1;
+    if (pthread_atfork(NULL, NULL, become_main_thread) != 0) {
+        PyErr_NoMemory();
+        return -1;
+    }
     mo_set_interrupt_check(check_signals);
     executed = true;
     return 0;

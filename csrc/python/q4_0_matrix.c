@@ -290,12 +290,17 @@ static PyObject *dequantize(PyObject *object, PyObject *unused) {
     mo_buffer *buffer;
     if (__builtin_mul_overflow((size_t)matrix->N * sizeof(float), (size_t)matrix->K, &size))
         return PyErr_NoMemory();
-    const mo_status status = mo_buffer_alloc(size, &buffer);
+    mo_status status = mo_buffer_alloc(size, &buffer);
     if (status != MO_OK)
         return mo_py_raise(status);
     Py_BEGIN_ALLOW_THREADS
-    mo_q4_0_dequantize(blocks_of(matrix), matrix->N, matrix->K, mo_buffer_contents(buffer));
+    status =
+        mo_q4_0_dequantize(blocks_of(matrix), matrix->N, matrix->K, mo_buffer_contents(buffer));
     Py_END_ALLOW_THREADS
+    if (status != MO_OK) {
+        mo_buffer_release(buffer);
+        return mo_py_raise(status);
+    }
     return mo_py_new_array(buffer, 2, shape);
 }
 

@@ -1,6 +1,7 @@
 // The C core used as a C program uses it, without Python. Prints what failed; exit status 1 then.
 
 #include "buffer.h"
+#include "cpu/interrupt.h"
 #include "cpu/threads.h"
 #include "device.h"
 #include "encoder.h"
@@ -340,29 +341,67 @@ static void test_rewind(void) {
     mo_buffer_release(buffer);
 }
 
-static int checks;
+// ---- Interrupts --------------------------------------------------------------------------------
 
-static bool interrupt_second(void) {
-    return ++checks == 2;
+static void pause_ms(int milliseconds) {
+    struct timespec pause = {.tv_nsec = milliseconds * 1000000L};
+    nanosleep(&pause, NULL);
 }
 
-// An interrupt is noticed where the work is split, and nowhere else.
-static void test_interrupt(void) {
-    float memory[8] = {0};
-    mo_buffer *buffer;
+static int dispatched;
+
+static mo_status pause_native(const mo_dispatch *dispatch) {
+    (void)dispatch;
+    dispatched++;
+    pause_ms(20);
+    return MO_OK;
+}
+
+static const mo_kernel pausing = {.name = "test_pausing", .native = pause_native};
+
+static pthread_t caller;
+static int checks, checks_elsewhere, interrupt_at;
+
+// Says to stop the interrupt_at-th time that it is asked; -1: never.
+static bool check_interrupt(void) {
+    if (!pthread_equal(pthread_self(), caller))
+        checks_elsewhere++;
+    return ++checks == interrupt_at;
+}
+
+static void begin_interrupt_test(int at) {
+    caller = pthread_self();
+    checks = checks_elsewhere = 0;
+    interrupt_at = at;
+    mo_set_interrupt_check(check_interrupt);
+    mo_begin_polling();
+}
+
+static mo_status run_pauses(int n) {
     mo_encoder *encoder;
-    CHECK(mo_buffer_borrow(memory, sizeof memory, &buffer) == MO_OK);
+    dispatched = 0;
     CHECK(mo_encoder_begin(mo_default_device(), &encoder) == MO_OK);
-    for (int i = 1; i <= 6; i++) {
-        mo_encoder_reserve(encoder, 0.4); // two fill a command buffer
-        CHECK(record_add(encoder, buffer, (float)i) == MO_OK);
-    }
-    mo_set_interrupt_check(interrupt_second);
-    CHECK_FAILS(mo_encoder_commit(encoder), MO_INTERRUPTED, "interrupted");
-    mo_set_interrupt_check(NULL);
-    CHECK(checks == 2 && memory[4] == 4);
+    CHECK(mo_encoder_set_pipeline(encoder, pipeline_of("test_pausing")) == MO_OK);
+    for (int i = 0; i < n; i++)
+        CHECK(mo_encoder_dispatch_threads(encoder, (mo_size){1, 1, 1}, (mo_size){1, 1, 1}) ==
+              MO_OK);
+    const mo_status status = mo_encoder_commit(encoder);
+    CHECK(mo_encoder_wait(encoder) == status);
     mo_encoder_free(encoder);
-    mo_buffer_release(buffer);
+    return status;
+}
+
+// An interrupt is noticed between two dispatches.
+static void test_interrupt_between_dispatches(void) {
+    CHECK(mo_register_kernel(&pausing) == MO_OK);
+    begin_interrupt_test(1);
+    CHECK_FAILS(run_pauses(50), MO_INTERRUPTED, "interrupted");
+    CHECK(checks == 1 && dispatched < 50);
+    begin_interrupt_test(-1);
+    CHECK(run_pauses(1) == MO_OK && dispatched == 1 && checks == 0);
+    CHECK(run_pauses(12) == MO_OK && dispatched == 12);
+    CHECK(checks > 0 && checks < 11); // not at each one
+    mo_set_interrupt_check(NULL);
 }
 
 static void test_encoder_refuses(void) {
@@ -493,7 +532,6 @@ static void test_operations(void) {
 
 // ---- Threads -----------------------------------------------------------------------------------
 
-static pthread_t caller;
 static atomic_int pieces_of_others, elements;
 
 static void count_pieces(void *context, size_t begin, size_t end) {
@@ -501,15 +539,14 @@ static void count_pieces(void *context, size_t begin, size_t end) {
     elements += (int)(end - begin);
     if (!pthread_equal(pthread_self(), caller))
         pieces_of_others++;
-    struct timespec pause = {.tv_nsec = 5 * 1000 * 1000}; // time for the others to wake
-    nanosleep(&pause, NULL);
+    pause_ms(5); // time for the others to wake
 }
 
 // Whether another thread does a part of the work.
 static bool work_is_shared(void) {
     caller = pthread_self();
     pieces_of_others = elements = 0;
-    mo_parallel_for(count_pieces, NULL, 1001, 1000000);
+    CHECK(mo_parallel_for(count_pieces, NULL, 1001, 10000) == MO_OK);
     CHECK(elements == 1001);
     return pieces_of_others > 0;
 }
@@ -534,6 +571,177 @@ static void test_fork(void) {
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
+#endif
+
+static atomic_uchar done[5000];
+
+static void mark_done(void *context, size_t begin, size_t end) {
+    (void)context;
+    for (size_t i = begin; i < end; i++)
+        done[i]++;
+}
+
+// Every piece is done, and once, however many threads and pieces there are.
+static void test_pieces(void) {
+    static const size_t sizes[] = {1, 2, 3, 64, 1025, 5000};
+    static const size_t costs[] = {0, 1, 100, 60000, 5000000, SIZE_MAX};
+    for (int64_t threads = 1; threads <= 9; threads += 2)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (size_t j = 0; j < sizeof costs / sizeof *costs; j++) {
+                memset((void *)done, 0, sizeof done);
+                CHECK(mo_set_num_threads(threads) == MO_OK);
+                CHECK(mo_parallel_for(mark_done, NULL, sizes[i], costs[j]) == MO_OK);
+                size_t once = 0;
+                for (size_t k = 0; k < sizeof done; k++)
+                    once += done[k] == (k < sizes[i]);
+                CHECK(once == sizeof done);
+            }
+}
+
+static size_t begins_of_caller[64], longest_piece;
+static int pieces_of_caller;
+
+static void note_piece(void *context, size_t begin, size_t end) {
+    (void)context;
+    if (!pthread_equal(pthread_self(), caller)) {
+        pause_ms(30);
+        return;
+    }
+    if (end - begin > longest_piece)
+        longest_piece = end - begin;
+    if (pieces_of_caller < 64)
+        begins_of_caller[pieces_of_caller++] = begin;
+}
+
+// A thread walks over its own part of the work without jumps, and then helps the others. Work of
+// ordinary size has few pieces, and long work short ones.
+static void test_order_of_pieces(void) {
+    caller = pthread_self();
+    CHECK(mo_set_num_threads(2) == MO_OK);
+    pieces_of_caller = 0;
+    CHECK(mo_parallel_for(note_piece, NULL, 800, 10000) == MO_OK);
+    CHECK(pieces_of_caller > 4 && pieces_of_caller <= 8);
+    for (size_t i = 0; i < 4; i++)
+        CHECK(begins_of_caller[i] == 100 * i);
+    for (int64_t threads = 1; threads <= 2; threads++) {
+        CHECK(mo_set_num_threads(threads) == MO_OK);
+        longest_piece = 0;
+        CHECK(mo_parallel_for(note_piece, NULL, 800, 10000000) == MO_OK); // 8 seconds, it says
+        CHECK(longest_piece >= 1 && longest_piece <= 10);
+    }
+}
+
+// The check is called on the caller's thread, in long work only, alone or with others; afterwards
+// all threads are there for the next work.
+static void test_interrupt_of_pieces(void) {
+    for (int64_t threads = 1; threads <= 3; threads++) {
+        CHECK(mo_set_num_threads(threads) == MO_OK);
+        begin_interrupt_test(1);
+        elements = 0;
+        CHECK(mo_parallel_for(count_pieces, NULL, 1000, 1) == MO_OK); // small
+        CHECK_FAILS(mo_parallel_for(count_pieces, NULL, 1000, 20000000), MO_INTERRUPTED,
+                    "interrupted");
+        CHECK(checks == 1 && elements < 2000);
+        begin_interrupt_test(2);
+        CHECK_FAILS(mo_parallel_for(count_pieces, NULL, 1000, 20000000), MO_INTERRUPTED,
+                    "interrupted");
+        CHECK(checks == 2 && checks_elsewhere == 0);
+        begin_interrupt_test(1);
+        for (int i = 0; i < 4; i++)
+            CHECK(mo_parallel_for(mark_done, NULL, 1000, 1000) == MO_OK);
+        CHECK(checks == 0);
+        begin_interrupt_test(-1);
+        CHECK(work_is_shared() == (threads > 1));
+    }
+    mo_set_interrupt_check(NULL);
+}
+
+// Much small work is long, too.
+static void test_interrupt_of_small_work(void) {
+    mo_status status = MO_OK;
+    begin_interrupt_test(1);
+    elements = 0;
+    for (int i = 0; i < 100 && status == MO_OK; i++)
+        status = mo_parallel_for(count_pieces, NULL, 1, 1);
+    CHECK(status == MO_INTERRUPTED && elements < 100);
+    mo_set_interrupt_check(NULL);
+}
+
+// The caller's first piece lasts until another thread has begun one, which lasts longer.
+static void wait_for_another(void *context, size_t begin, size_t end) {
+    (void)context, (void)begin, (void)end;
+    elements++;
+    if (!pthread_equal(pthread_self(), caller)) {
+        pieces_of_others++;
+        pause_ms(300);
+    }
+    while (pieces_of_others == 0)
+        pause_ms(1);
+}
+
+// The caller also asks while it waits for the others.
+static void test_interrupt_while_waiting(void) {
+    CHECK(mo_set_num_threads(2) == MO_OK);
+    begin_interrupt_test(1);
+    pieces_of_others = elements = 0;
+    CHECK_FAILS(mo_parallel_for(wait_for_another, NULL, 8, 1000000), MO_INTERRUPTED, "interrupted");
+    CHECK(elements == 8);
+    CHECK(checks == 1 && checks_elsewhere == 0);
+    mo_set_interrupt_check(NULL);
+}
+
+static bool work_in_check(void) {
+    if (++checks != interrupt_at)
+        return false;
+    CHECK(mo_parallel_for(mark_done, NULL, 5000, 100) == MO_OK);
+    return false;
+}
+
+// What the check does with the pool is none of the work that it was called from.
+static void test_work_of_the_check(void) {
+    CHECK(mo_set_num_threads(3) == MO_OK);
+    memset((void *)done, 0, sizeof done);
+    begin_interrupt_test(1);
+    mo_set_interrupt_check(work_in_check);
+    elements = 0;
+    CHECK(mo_parallel_for(count_pieces, NULL, 100, 20000000) == MO_OK);
+    CHECK(elements == 100 && checks > 0 && done[0] == 1 && done[4999] == 1);
+    mo_set_interrupt_check(NULL);
+}
+
+#ifndef EMULATED
+static pid_t forked;
+
+static bool fork_in_check(void) {
+    if (++checks == 1) {
+        fflush(stdout);
+        forked = fork();
+    }
+    return false;
+}
+
+static void mark_slowly(void *context, size_t begin, size_t end) {
+    pause_ms(5);
+    mark_done(context, begin, end);
+}
+
+// Where the check forks, parent and child both complete the work.
+static void test_fork_of_the_check(void) {
+    CHECK(mo_set_num_threads(3) == MO_OK);
+    memset((void *)done, 0, sizeof done);
+    begin_interrupt_test(-1);
+    mo_set_interrupt_check(fork_in_check);
+    CHECK(mo_parallel_for(mark_slowly, NULL, 100, 20000000) == MO_OK);
+    mo_set_interrupt_check(NULL);
+    size_t undone = 0;
+    for (int i = 0; i < 100; i++)
+        undone += done[i] == 0;
+    CHECK(undone == 0 && checks > 0);
+    if (forked == 0)
+        _exit(undone == 0 && work_is_shared() ? 0 : 1);
+    int status;
+    CHECK(waitpid(forked, &status, 0) == forked && status == 0);
+}
 #endif
 
 // ---- Messages ----------------------------------------------------------------------------------
@@ -564,12 +772,19 @@ int main(void) {
     test_wrappers();
     test_encoder();
     test_rewind();
-    test_interrupt();
+    test_interrupt_between_dispatches();
     test_encoder_refuses();
     test_operations();
     test_threads();
+    test_pieces();
+    test_order_of_pieces();
+    test_interrupt_of_pieces();
+    test_interrupt_of_small_work();
+    test_interrupt_while_waiting();
+    test_work_of_the_check();
 #ifndef EMULATED
     test_fork();
+    test_fork_of_the_check();
 #endif
     test_messages_are_per_thread();
     mo_buffer_cache_clear();
