@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV = .venv
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 SOURCES = pyproject.toml setup.py tools/embed_shaders.py \
-          $(wildcard python/mlxops/* shaders/* csrc/*.[ch] csrc/*/*.[ch])
+          $(wildcard python/mlxops/*.py* python/mlxops/*/*.py shaders/* csrc/*.[ch] csrc/*/*.[ch])
 
 # Options for the programs: make demo ARGS='--tokens 20 --prompt "Name three rivers."'
 ARGS =
@@ -30,7 +30,8 @@ mutations: $(VENV)/installed $(VENV)/simulator
 test-all: test mutations
 
 bench: $(VENV)/installed
-	$(VENV)/bin/python benchmarks/overhead.py $(ARGS)
+	$(VENV)/bin/python -m mlxops bench $(ARGS)
+	$(VENV)/bin/python benchmarks/overhead.py
 
 lint: $(VENV)/installed-lint
 	$(VENV)/bin/ruff check .

@@ -1,5 +1,6 @@
-// Devices, threads, and the check of GGUF files: the functions that compute nothing.
+// Devices, threads, memory, and the check of GGUF files: the functions that are no operations.
 
+#include "cpu/read_memory.h"
 #include "python/core.h"
 
 PyDoc_STRVAR(devices_doc, "devices($module, /)\n--\n\n"
@@ -126,6 +127,25 @@ static PyObject *clear_cache(PyObject *module, PyObject *unused) {
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(read_memory_doc,
+             "read_memory($module, memory, /)\n--\n\n"
+             "Read all bytes of a contiguous buffer, by all threads of the CPU device.\n\n"
+             "Returns the exclusive-or of its uint64 words, the last one completed with zeros.\n"
+             "It is there to be timed: the read bandwidth.");
+
+static PyObject *read_memory(PyObject *module, PyObject *memory) {
+    (void)module;
+    Py_buffer view;
+    if (PyObject_GetBuffer(memory, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    uint64_t combined;
+    Py_BEGIN_ALLOW_THREADS
+    combined = mo_read_memory(view.buf, (size_t)view.len);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&view);
+    return PyLong_FromUnsignedLongLong(combined);
+}
+
 PyDoc_STRVAR(
     gguf_check_doc,
     "gguf_check($module, file, types, /)\n--\n\n"
@@ -159,6 +179,7 @@ PyMethodDef mo_py_settings[] = {
     {"set_num_threads", set_num_threads, METH_O, set_num_threads_doc},
     {"cache_info", cache_info, METH_NOARGS, cache_info_doc},
     {"clear_cache", clear_cache, METH_NOARGS, clear_cache_doc},
+    {"read_memory", read_memory, METH_O, read_memory_doc},
     {"gguf_check", gguf_check, METH_VARARGS, gguf_check_doc},
     {NULL, NULL, 0, NULL},
 };

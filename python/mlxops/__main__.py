@@ -5,24 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 
+from mlxops import selftest
+from mlxops.bench import command as bench
+
+# Each adds a parser of its own, which says what to run.
+COMMANDS = [selftest, bench]
+
 
 def main() -> int:
     """Run a command; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m mlxops", description="mlxops")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    selftest = commands.add_parser(
-        "selftest",
-        help="run every kernel on every device and compare the bits",
-        description="Run every kernel on every device on fixed inputs, compare the bits of the "
-        "results with those of the CPU and with stored digests, and time them. Exit status 1 if "
-        "anything differs.",
-    )
-    selftest.add_argument("--device", metavar="NAME", help="this device only")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        command.add_parser(commands)
     arguments = parser.parse_args()
-
-    from mlxops import selftest as program
-
-    return program.run(arguments.device)
+    status: int = arguments.run(arguments)
+    return status
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ depend on NumPy's random generators.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import platform
 import statistics
@@ -139,6 +140,19 @@ def check(case: Case, device: str) -> str | None:
     outcome = "WRONG" if problem else f"{microseconds(operation, device):10.0f} us  ok"
     print(f"{device:8} {case.label:44} {case.digest} {outcome}", flush=True)
     return f"{device}: {case.label}: {problem}" if problem else None
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "selftest",
+        help="run every kernel on every device and compare the bits",
+        description="Run every kernel on every device on fixed inputs, compare the bits of the "
+        "results with those of the CPU and with stored digests, and time them. Exit status 1 if "
+        "anything differs.",
+    )
+    parser.add_argument("--device", metavar="NAME", help="this device only")
+    parser.set_defaults(run=lambda arguments: run(arguments.device))
 
 
 def run(only: str | None = None) -> int:

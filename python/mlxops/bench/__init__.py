@@ -1,0 +1,1 @@
+"""python -m mlxops bench: how fast the operations are on this machine, and how fast others are."""
