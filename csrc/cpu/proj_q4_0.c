@@ -38,11 +38,11 @@ static void arrange_input(const float *x, int64_t K, int lanes, int n_inputs, fl
     const int step = n_inputs * lanes;
     for (int64_t b = 0; b < blocks; b++, x += 32) {
         float *group = arranged + b / group_blocks * 16 * step + b % group_blocks * 2;
-        for (int j = 0; j < 8; j++, group += 2 * step)
-            for (int h = 0; h < 2; h++) {
-                group[h] = x[8 * h + j];
-                group[h + step] = x[8 * h + j + 16];
-            }
+        for (int j = 0; j < 8; j++, group += 2 * step) {
+            const float low[2] = {x[j], x[j + 8]}, high[2] = {x[j + 16], x[j + 24]};
+            memcpy(group, low, sizeof low);
+            memcpy(group + step, high, sizeof high);
+        }
     }
     const int64_t beyond = (group_blocks - blocks % group_blocks) % group_blocks * 2;
     float *last = arranged + (blocks / group_blocks) * 16 * step + lanes - beyond;
