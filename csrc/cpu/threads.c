@@ -21,7 +21,8 @@
 #include <stdatomic.h>
 
 // Work below so many steps is quicker on the caller alone: waking a thread takes some 50 us,
-// telling one that is awake some 2.
+// telling one that is awake some 2. Work that follows closely upon other work wakes them early:
+// there will be more.
 #define WAKING_STEPS 50000
 #define SHARED_STEPS 10000
 
@@ -73,6 +74,9 @@ static range shared_ranges[MO_MAX_THREADS]; // of the current job
 
 // How many forks lie between this process and the one that loaded the library.
 static atomic_ulong forks;
+
+// When work that was worth telling a thread of ended last.
+static _Atomic int64_t last_end;
 
 // 0: not chosen yet.
 static atomic_int num_threads;
@@ -258,6 +262,14 @@ static void share(job *j, size_t threads) {
         run_alone(j);
 }
 
+static bool is_small(size_t n, size_t cost) {
+    if (n <= SHARED_STEPS / cost)
+        return true;
+    return n <= WAKING_STEPS / cost &&
+           atomic_load(&pool.n_asleep) == atomic_load(&pool.n_threads) &&
+           mo_nanoseconds() - atomic_load(&last_end) > SPIN_NANOSECONDS;
+}
+
 mo_status mo_parallel_for(void (*work)(void *context, size_t begin, size_t end), void *context,
                           size_t n, size_t cost) {
     fenv_t environment;
@@ -266,9 +278,8 @@ mo_status mo_parallel_for(void (*work)(void *context, size_t begin, size_t end),
 
     cost = cost ? cost : 1;
     const size_t most = (size_t)mo_num_threads(), threads = most < n ? most : n;
-    const bool awake = atomic_load(&pool.n_asleep) < atomic_load(&pool.n_threads);
     job j = {.work = work, .context = context, .n = n};
-    if (n <= (awake ? SHARED_STEPS : WAKING_STEPS) / cost) {
+    if (is_small(n, cost)) {
         work(context, 0, n);
         poll_interrupt(&j); // there may be much small work
     } else {
@@ -280,6 +291,8 @@ mo_status mo_parallel_for(void (*work)(void *context, size_t begin, size_t end),
             share(&j, threads);
     }
 
+    if (n > SHARED_STEPS / cost)
+        atomic_store(&last_end, mo_nanoseconds());
     fesetenv(&environment);
     return atomic_load(&j.interrupted) ? mo_fail(MO_INTERRUPTED, "interrupted") : MO_OK;
 }
