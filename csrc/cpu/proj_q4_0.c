@@ -10,8 +10,10 @@
 
 #include <string.h>
 
-// Rows of x are taken so many at a time that they, arranged, are this many floats.
-#define ARRANGED_FLOATS ((size_t)1 << 23)
+// x is taken in parts that, arranged, are so many floats, half a second-level cache, where all rows
+// of the weights meet them; or so many panels, as the weights are read again for each part.
+#define PART_FLOATS ((size_t)1 << 17)
+#define PART_PANELS 4
 
 typedef struct projection {
     const unsigned char *weights[2];
@@ -109,14 +111,21 @@ static size_t arranged_floats(int64_t K, int lanes) {
     return ((size_t)K + group - 1) / group * group;
 }
 
+// How many rows of x a part has; parts differ by one panel at most.
+static int64_t inputs_of_part(const projection *p) {
+    int64_t most = (int64_t)(PART_FLOATS / p->input_size) / MO_MAX_INPUTS;
+    if (most < PART_PANELS)
+        most = PART_PANELS;
+    const int64_t panels = (p->m - 1) / MO_MAX_INPUTS + 1, parts = (panels - 1) / most + 1;
+    const int64_t inputs = ((panels - 1) / parts + 1) * MO_MAX_INPUTS;
+    return inputs < p->m ? inputs : p->m;
+}
+
 static mo_status project(projection *p, const proj_q4_0_params *params) {
     p->isa = mo_chosen_isa();
     p->N = params->ne01, p->K = params->ne00, p->m = params->ne1;
     p->input_size = p->isa->lanes > 0 ? arranged_floats(p->K, p->isa->lanes) : (size_t)p->K;
-    const int64_t fitting = (int64_t)(ARRANGED_FLOATS / p->input_size);
-    int64_t inputs = fitting > MO_MAX_INPUTS ? fitting : MO_MAX_INPUTS;
-    if (inputs > p->m)
-        inputs = p->m;
+    const int64_t inputs = inputs_of_part(p);
     mo_buffer *scratch = NULL;
     mo_status status = MO_OK;
     if (p->isa->lanes > 0)
