@@ -92,6 +92,26 @@ def test_any_number_of_threads(threads: int, device: str) -> None:
         assert_split(mo.qkv_split(qkv, *spans, device=device), numpy_split(qkv, *spans))
 
 
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("seq", [2047, 2048, 2049])
+@pytest.mark.parametrize("spans", [(64, 321, 1663), (63, 1, 1984)], ids=str)
+def test_large_splits_write_nothing_else(
+    spans: tuple[int, int, int], seq: int, place: int, device: str
+) -> None:
+    """At 2048 rows and more, 16 MiB, the CPU goes around its caches: to any address."""
+    qkv = distinguishable(seq, sum(spans))
+    guard = 16
+    memory = [np.full(guard + place + seq * n + guard, -1, np.float32) for n in spans]
+    out = tuple(
+        array[guard + place : -guard].reshape(seq, n)
+        for array, n in zip(memory, spans, strict=True)
+    )
+    assert_split(mo.qkv_split(qkv, *spans, out=out, device=device), numpy_split(qkv, *spans))
+    for array in memory:
+        assert (array[: guard + place] == -1).all()
+        assert (array[-guard:] == -1).all()
+
+
 def test_the_results_share_no_memory(device: str) -> None:
     qkv = distinguishable(3, 6)
     q, k, v = mo.qkv_split(qkv, 1, 2, 3, device=device)

@@ -33,7 +33,7 @@ def print_heading(machine: Mapping[str, Any], missing: Mapping[str, str]) -> Non
     print(f"{machine['threads']} CPU threads, last-level cache {cache:.0f} MiB; {versions}")
     for name, what_to_do in missing.items():
         print(f"not compared: {name} ({what_to_do})")
-    print(EXPLANATION)
+    print(EXPLANATION, flush=True)
 
 
 def print_projections(measurements: Sequence[Measurement]) -> None:
@@ -121,7 +121,7 @@ def print_footnotes(measurements: Sequence[Measurement]) -> None:
             if each.name == name and each.error_rms is not None
         ]
         error = f"error RMS {max(errors):.1e}; " if errors else ""
-        print(f"  {name}: {error}{description}")
+        print(f"  {name}: {error}{description}", flush=True)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
