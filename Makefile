@@ -45,7 +45,7 @@ format: $(VENV)/installed-lint
 	$(VENV)/bin/clang-format -i $(C_FILES)
 
 # (The simulator's small programs are not formatted: what is expected of them names their lines.)
-C_FILES = $(shell find csrc shaders tests \( -name '*.[chm]' -o -name '*.metal' \) -not -path '*/bad/*' -not -path '*/good/*')
+C_FILES = $(shell find benchmarks csrc shaders tests \( -name '*.[chm]' -o -name '*.metal' \) -not -path '*/bad/*' -not -path '*/good/*')
 
 $(VENV)/made:
 	@sh tools/check_machine.sh $(PYTHON)
