@@ -122,6 +122,83 @@ SETUP = """
 """
 
 
+# The threads that the operations started.
+POOL = """
+    before = set(os.listdir("/proc/self/task"))
+
+    def pool():
+        return [int(task) for task in set(os.listdir("/proc/self/task")) - before]
+"""
+
+
+def run_with_pool(body: str) -> str:
+    """What the body prints, in a process that has started no thread for an operation yet."""
+    return fresh_python.run(SETUP.format(device="cpu") + POOL + body, MLXOPS_NUM_THREADS="1")
+
+
+has_proc = pytest.mark.skipif(
+    not os.path.isdir("/proc/self/task"), reason="this system does not list a process's threads"
+)
+
+
+@has_proc
+def test_small_work_stays_on_the_caller() -> None:
+    body = """
+    mo.set_num_threads(4)
+    small = mo.Q4_0Matrix.quantize(np.ones((32, 32), np.float32))
+    for _ in range(1000):
+        mo.mul_mv_q4_0(small, x[0, :32], device="cpu")
+        mo.qkv_split(x, 128, 128, 256, device="cpu")
+    print(len(pool()))
+    check()
+    print(len(pool()))
+    """
+    assert run_with_pool(body) == "0\n3\n"
+
+
+@has_proc
+def test_idle_threads_sleep() -> None:
+    """They take no time of any processor once nothing has been asked of them for a while."""
+    body = """
+    import time
+
+    mo.set_num_threads(4)
+    check()
+    assert pool()
+    time.sleep(0.1)
+    used = time.process_time()
+    time.sleep(0.5)
+    print(time.process_time() - used < 0.1)
+    """
+    assert run_with_pool(body) == "True\n"
+
+
+@has_proc
+@has_affinity
+def test_threads_run_where_the_caller_may() -> None:
+    """On its processors but the one that it is on, if there are more: also when they change."""
+    body = """
+    mo.set_num_threads(4)
+    allowed = os.sched_getaffinity(0)
+    check()
+    for task in pool():
+        assert os.sched_getaffinity(task) <= allowed
+        assert len(os.sched_getaffinity(task)) >= max(1, len(allowed) - 1)
+    alone = {min(allowed)}
+    os.sched_setaffinity(0, alone)
+    check()
+    assert pool()
+    for task in pool():
+        assert os.sched_getaffinity(task) == alone
+    os.sched_setaffinity(0, allowed)
+    check()
+    for task in pool():
+        assert len(os.sched_getaffinity(task)) >= max(1, len(allowed) - 1)
+    print("done")
+    """
+    assert run_with_pool(body) == "done\n"
+
+
 @pytest.mark.parametrize("number", [64, 1000])
 def test_more_threads_than_cores_never_hang(number: int, device: str) -> None:
     body = f"""
