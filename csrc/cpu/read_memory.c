@@ -1,6 +1,7 @@
 // A plain loop is as fast as wide loads and prefetching here: memory is the limit, not the loads.
 
 #include "cpu/read_memory.h"
+#include "cpu/interrupt.h"
 #include "cpu/threads.h"
 
 #include <stdatomic.h>
@@ -33,15 +34,21 @@ static void read_blocks(void *context, size_t begin, size_t end) {
     atomic_fetch_xor(&r->combined, combine_words(first, (end - begin) * BLOCK_WORDS));
 }
 
-uint64_t mo_read_memory(const void *memory, size_t size) {
+mo_status mo_read_memory(const void *memory, size_t size, uint64_t *combined) {
     reading r = {.memory = memory};
     const size_t words = size / sizeof(uint64_t), blocks = words / BLOCK_WORDS;
-    if (blocks > 0)
-        mo_parallel_for(read_blocks, &r, blocks, BLOCK_WORDS / WORDS_PER_STEP);
+    mo_begin_polling();
+    if (blocks > 0) {
+        const mo_status status =
+            mo_parallel_for(read_blocks, &r, blocks, BLOCK_WORDS / WORDS_PER_STEP);
+        if (status != MO_OK)
+            return status;
+    }
     const size_t shared = blocks * BLOCK_WORDS;
     const unsigned char *rest = r.memory + shared * sizeof(uint64_t);
     uint64_t last = 0;
     if (size % sizeof last > 0)
         memcpy(&last, r.memory + words * sizeof last, size % sizeof last);
-    return r.combined ^ combine_words(rest, words - shared) ^ last;
+    *combined = r.combined ^ combine_words(rest, words - shared) ^ last;
+    return MO_OK;
 }

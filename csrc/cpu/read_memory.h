@@ -3,11 +3,10 @@
 #ifndef MLXOPS_READ_MEMORY_H
 #define MLXOPS_READ_MEMORY_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "mlxops.h"
 
 // The exclusive-or of the memory's uint64 words; the last one is completed with zeros. Shared among
-// the threads of the CPU device as an operation is.
-uint64_t mo_read_memory(const void *memory, size_t size);
+// the threads of the CPU device as an operation is, and like one MO_INTERRUPTED.
+mo_status mo_read_memory(const void *memory, size_t size, uint64_t *combined);
 
 #endif

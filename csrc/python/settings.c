@@ -139,10 +139,13 @@ static PyObject *read_memory(PyObject *module, PyObject *memory) {
     if (PyObject_GetBuffer(memory, &view, PyBUF_SIMPLE) < 0)
         return NULL;
     uint64_t combined;
+    mo_status status;
     Py_BEGIN_ALLOW_THREADS
-    combined = mo_read_memory(view.buf, (size_t)view.len);
+    status = mo_read_memory(view.buf, (size_t)view.len, &combined);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&view);
+    if (status != MO_OK)
+        return mo_py_raise(status);
     return PyLong_FromUnsignedLongLong(combined);
 }
 
