@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV = .venv
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 SOURCES = pyproject.toml setup.py tools/embed_shaders.py \
-          $(wildcard python/mlxops/*.py* python/mlxops/*/*.py shaders/* csrc/*.[ch] csrc/*/*.[ch])
+          $(wildcard python/mlxops/*.py* python/mlxops/*/*.py shaders/* shaders/ptx/* csrc/*.[ch] csrc/*/*.[ch])
 
 # Options for the programs: make demo ARGS='--tokens 20 --prompt "Name three rivers."'
 ARGS =
@@ -16,7 +16,8 @@ demo: $(VENV)/installed
 	$(VENV)/bin/python examples/generate.py $(ARGS)
 
 # On Linux x86-64 the suite runs a second time with the Metal device, on a simulator; and qemu runs
-# the kernels for other processors.
+# the kernels for other processors. The PTX of the CUDA device is made anew and compared, and the
+# shaders are compiled for every kind of GPU.
 SIMULATED = $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m))
 
 test: $(VENV)/installed $(VENV)/peers $(if $(SIMULATED),$(VENV)/simulator $(VENV)/emulator)
@@ -45,7 +46,7 @@ format: $(VENV)/installed-lint
 	$(VENV)/bin/clang-format -i $(C_FILES)
 
 # (The simulator's small programs are not formatted: what is expected of them names their lines.)
-C_FILES = $(shell find benchmarks csrc shaders tests \( -name '*.[chm]' -o -name '*.metal' \) -not -path '*/bad/*' -not -path '*/good/*')
+C_FILES = $(shell find benchmarks csrc shaders tests tools \( -name '*.[chm]' -o -name '*.metal' -o -name '*.cuh' \) -not -path '*/bad/*' -not -path '*/good/*')
 
 $(VENV)/made:
 	@sh tools/check_machine.sh $(PYTHON)
@@ -62,6 +63,7 @@ $(VENV)/installed: $(VENV)/made $(SOURCES)
 $(VENV)/peers: $(VENV)/installed
 	-$(PIP) --only-binary :all: libgguf
 	-$(PIP) --only-binary :all: 'mlx[cpu]'
+	$(if $(SIMULATED),-$(PIP) --only-binary :all: -r tests/cuda/nvrtc.txt)
 	touch $@
 
 $(VENV)/simulator: $(VENV)/made
@@ -92,7 +94,7 @@ build/core/%.o: %.c $(wildcard csrc/*.h csrc/*/*.h shaders/*.h)
 	@mkdir -p $(@D)
 	$(CC) $(CORE_FLAGS) $(CFLAGS) -c $< -o $@
 
-build/core/shaders.c: tools/embed_shaders.py $(wildcard shaders/*)
+build/core/shaders.c: tools/embed_shaders.py $(wildcard shaders/* shaders/ptx/*)
 	@mkdir -p $(@D)
 	$(PYTHON) tools/embed_shaders.py shaders $@
 

@@ -58,7 +58,7 @@ setup(
         Extension(
             "mlxops._core",
             sources=files("csrc/**/*.c") + METAL,
-            depends=files("csrc/**/*.h", "shaders/*"),
+            depends=files("csrc/**/*.h", "shaders/*", "shaders/ptx/*"),
             libraries=["m"],
             include_dirs=["csrc", numpy.get_include()],
             extra_compile_args=COMPILE_ARGUMENTS,

@@ -68,4 +68,8 @@ mo_status mo_find_pipeline(mo_device *device, const char *name,
 // if there is no such file.
 const char *mo_shader_source(const char *shader);
 
+// The same shader as PTX for CUDA, made by tools/make_ptx.py: an entry for each kernel, its
+// arguments in order. NULL if there is none, and in builds for other systems than Linux.
+const char *mo_shader_ptx(const char *shader);
+
 #endif

@@ -22,7 +22,13 @@ if SIMULATED:
     import metal_sim
 
     CONTROL = metal_sim.build().control()
-    collect_ignore = ["metal_sim", "test_neon.py"]  # these are builds of their own
+    # What is tested by itself, or is a build of its own.
+    collect_ignore = [
+        "metal_sim",
+        "test_neon.py",
+        "cuda/test_translator.py",
+        "cuda/test_ptx.py",
+    ]
 elif platform.system() == "Linux" and platform.machine() == "x86_64":
     collect_ignore = ["metal_device"]
 else:

@@ -2,7 +2,8 @@
 
 Each `shaders/NAME.metal` becomes one string in which every `#include "..."` is replaced by the
 text of that file, once. `#line` directives keep the file names and line numbers of the originals,
-so that a compiler's message points into `shaders/`.
+so that a compiler's message points into `shaders/`. The PTX of the same shaders, `ptx/NAME.ptx`,
+becomes another string, for Linux.
 
     python tools/embed_shaders.py shaders OUTPUT.c
 """
@@ -38,27 +39,38 @@ def c_string(line: str) -> str:
     return f'     "{escaped}\\n"'
 
 
+def ptx_lines(path: Path) -> list[str]:
+    """The lines of a PTX file that mean something."""
+    lines = (line.strip() for line in path.read_text().splitlines())
+    return [line for line in lines if line and not line.startswith("//")]
+
+
+def string_by_name(function: str, strings: dict[str, list[str]]) -> list[str]:
+    """A C function that returns the string of a shader, NULL for a name that it does not know."""
+    output = [f"const char *{function}(const char *shader)", "{"]
+    for name, lines in strings.items():
+        output.append(f'    if (strcmp(shader, "{name}") == 0)')
+        output.append("        return")
+        output += [c_string(line) for line in lines]
+        output.append("        ;")
+    return [*output, "    (void)shader;", "    return NULL;", "}"]
+
+
 def embed(shaders: Path) -> str:
     """The C file for all shaders of a folder."""
+    paths = sorted(shaders.glob("*.metal"))
+    sources = {path.stem: inline_includes(path, set()) for path in paths}
+    ptx = {path.stem: ptx_lines(shaders / "ptx" / f"{path.stem}.ptx") for path in paths}
     output = [
         "// Written by tools/embed_shaders.py.",
         '#include "registry.h"',
         "#include <string.h>",
-        "static const struct { const char *name, *source; } shaders[] = {",
-    ]
-    for path in sorted(shaders.glob("*.metal")):
-        output.append(f'    {{"{path.stem}",')
-        output += [c_string(line) for line in inline_includes(path, set())]
-        output.append("    },")
-    output += [
-        "};",
-        "const char *mo_shader_source(const char *shader)",
-        "{",
-        "    for (size_t i = 0; i < sizeof shaders / sizeof *shaders; i++)",
-        "        if (strcmp(shaders[i].name, shader) == 0)",
-        "            return shaders[i].source;",
-        "    return NULL;",
-        "}",
+        *string_by_name("mo_shader_source", sources),
+        "#ifdef __linux__",
+        *string_by_name("mo_shader_ptx", ptx),
+        "#else",
+        *string_by_name("mo_shader_ptx", {}),
+        "#endif",
     ]
     return "\n".join(output) + "\n"
 

@@ -54,7 +54,7 @@ def _fingerprint(repository: Path, simulator: metal_sim.MetalSim) -> str:
     folders = ("csrc", "shaders", "python", "tools")
     files = [path for folder in folders for path in (repository / folder).rglob("*")]
     for path in sorted([*files, *HERE.glob("*")]):
-        if path.is_file() and path.suffix in {".c", ".h", ".m", ".metal", ".py", ".pyi"}:
+        if path.is_file() and path.suffix in {".c", ".h", ".m", ".metal", ".ptx", ".py", ".pyi"}:
             digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
