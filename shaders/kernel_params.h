@@ -16,6 +16,20 @@
 #define PROJ_ROWS_PER_SIMDGROUP_M4 4
 #define PROJ_ROWS_PER_SIMDGROUP_M8 2
 
+// Projections with the input in threadgroup memory (proj_q4_0_staged.h): {partial sums, rows and
+// inputs of a lane, steps of 16 blocks that are on their way from memory, simdgroups of a
+// threadgroup}, as in their names. For single and dual alike; of a dual projection half of the
+// simdgroups work on each weight.
+#define PROJ_S4_R1_M1_D1_G8 4, 1, 1, 1, 8
+#define PROJ_S4_R1_M1_D2_G8 4, 1, 1, 2, 8
+#define PROJ_S1_R1_M1_D8_G4 1, 1, 1, 8, 4
+#define PROJ_S4_R1_M2_D2_G8 4, 1, 2, 2, 8
+#define PROJ_S1_R1_M2_D8_G4 1, 1, 2, 8, 4
+#define PROJ_S4_R1_M4_D2_G8 4, 1, 4, 2, 8
+#define PROJ_S4_R2_M4_D1_G4 4, 2, 4, 1, 4
+#define PROJ_S4_R1_M8_D1_G4 4, 1, 8, 1, 4
+#define PROJ_S4_R2_M8_D1_G4 4, 2, 8, 1, 4
+
 // Function constants of the projections. Where one is not set, the params' value is used.
 #define PROJ_FC_NE12 700
 #define PROJ_FC_R2 701

@@ -25,6 +25,14 @@ inline float simd_sum_in_order(float sum) {
     return sum;
 }
 
+// Which matrix of the weight meets matrix z of the input.
+inline long weight_matrix(constant proj_q4_0_params &params, int z) {
+    const int ne12 = is_function_constant_defined(fc_ne12) ? fc_ne12 : int(params.ne12);
+    const int r2 = is_function_constant_defined(fc_r2) ? fc_r2 : int(params.r2);
+    const int r3 = is_function_constant_defined(fc_r3) ? fc_r3 : int(params.r3);
+    return z % ne12 / r2 + z / ne12 / r3 * params.ne02;
+}
+
 // NW weights (1 or 2), NR rows for each simdgroup, NI rows of the input for each pass over the
 // weights: each weight is read and decoded once for the NI.
 //
@@ -36,12 +44,8 @@ inline void project(device const block_q4_0 *weight_a, device const block_q4_0 *
                     device const float *input, device float *dst_a, device float *dst_b,
                     constant proj_q4_0_params &params, uint3 threadgroup_position, ushort lane,
                     ushort simdgroup) {
-    const int ne12 = is_function_constant_defined(fc_ne12) ? fc_ne12 : int(params.ne12);
-    const int r2 = is_function_constant_defined(fc_r2) ? fc_r2 : int(params.r2);
-    const int r3 = is_function_constant_defined(fc_r3) ? fc_r3 : int(params.r3);
     const int z = int(threadgroup_position.z);
-    const long matrix = z % ne12 / r2 + z / ne12 / r3 * params.ne02;
-
+    const long matrix = weight_matrix(params, z);
     const long blocks_per_row = params.ne00 / 32;
     const long row_0 =
         (long(threadgroup_position.x) * PROJ_SIMDGROUPS_PER_THREADGROUP + simdgroup) * NR;

@@ -43,7 +43,9 @@ struct alignas(16) float4 {
 
 template <typename To, typename From> inline To as_type(From from) {
     static_assert(sizeof(To) == sizeof(From), "as_type: the sizes differ");
-    return __builtin_bit_cast(To, from);
+    To to;
+    memcpy(&to, &from, sizeof to);
+    return to;
 }
 
 inline float fma(float a, float b, float c) {

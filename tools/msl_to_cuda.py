@@ -300,9 +300,8 @@ class Translator:
         kernel = self._kernels[name.text]
         given = "".join(token.text for token in self._drop_group("<", ">")).split(",")
         self._drop(";")
-        if len(given) != len(kernel.template_parameters):
-            raise self._error(name, f"{len(given)} arguments do not fit this template")
-        arguments = dict(zip(kernel.template_parameters, given, strict=True))
+        # (One argument may be a macro that stands for several.)
+        arguments = dict(zip(kernel.template_parameters, given, strict=False))
         buffers = [p for p in kernel.parameters if p.attribute == "buffer"]
         buffers.sort(key=lambda p: p.index)
         declarations = ", ".join(p.declaration(True, arguments) for p in buffers)

@@ -2,12 +2,12 @@
 
 #include "cpu/kernels.h"
 #include "ops/proj_q4_0.h"
-#include "../shaders/kernel_params.h"
 
-#define KERNEL(suffix)                                                                             \
+#define KERNEL(suffix, shader_suffix)                                                              \
     {                                                                                              \
-        .name = "kernel_fused_dual_proj_q4_0_f32" suffix, .shader = "fused_dual_proj_q4_0",        \
-        .native = mo_cpu_fused_dual_proj_q4_0, .n_arguments = 6, .arguments = {                    \
+        .name = "kernel_fused_dual_proj_q4_0_f32" suffix,                                          \
+        .shader = "fused_dual_proj_q4_0" shader_suffix, .native = mo_cpu_fused_dual_proj_q4_0,     \
+        .n_arguments = 6, .arguments = {                                                           \
             {.kind = MO_ARGUMENT_INPUT},                                                           \
             {.kind = MO_ARGUMENT_INPUT},                                                           \
             {.kind = MO_ARGUMENT_INPUT},                                                           \
@@ -17,10 +17,10 @@
         }                                                                                          \
     }
 
-// Arguments: weight_a, weight_b, input, dst_a, dst_b, params. By the rows of x that they take at a
-// time.
-static const mo_kernel kernels[MO_PROJECTION_KERNELS] = {KERNEL(""), KERNEL("_m2"), KERNEL("_m4"),
-                                                         KERNEL("_m8")};
+// Arguments: weight_a, weight_b, input, dst_a, dst_b, params.
+#define PLAIN(_, suffix, ...) KERNEL(suffix, ""),
+#define STAGED(_, suffix, ...) KERNEL(suffix, "_staged"),
+static const mo_kernel kernels[] = {MO_PROJECTION_VARIANTS(PLAIN, STAGED)};
 
 MO_REGISTER_PROJECTION(kernels)
 

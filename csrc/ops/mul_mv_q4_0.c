@@ -2,11 +2,10 @@
 
 #include "cpu/kernels.h"
 #include "ops/proj_q4_0.h"
-#include "../shaders/kernel_params.h"
 
-#define KERNEL(suffix)                                                                             \
+#define KERNEL(suffix, shader_suffix)                                                              \
     {                                                                                              \
-        .name = "kernel_mul_mv_q4_0_f32" suffix, .shader = "mul_mv_q4_0",                          \
+        .name = "kernel_mul_mv_q4_0_f32" suffix, .shader = "mul_mv_q4_0" shader_suffix,            \
         .native = mo_cpu_mul_mv_q4_0, .n_arguments = 4, .arguments = {                             \
             {.kind = MO_ARGUMENT_INPUT},                                                           \
             {.kind = MO_ARGUMENT_INPUT},                                                           \
@@ -15,9 +14,10 @@
         }                                                                                          \
     }
 
-// Arguments: weight, input, dst, params. By the rows of x that they take at a time.
-static const mo_kernel kernels[MO_PROJECTION_KERNELS] = {KERNEL(""), KERNEL("_m2"), KERNEL("_m4"),
-                                                         KERNEL("_m8")};
+// Arguments: weight, input, dst, params.
+#define PLAIN(_, suffix, ...) KERNEL(suffix, ""),
+#define STAGED(_, suffix, ...) KERNEL(suffix, "_staged"),
+static const mo_kernel kernels[] = {MO_PROJECTION_VARIANTS(PLAIN, STAGED)};
 
 MO_REGISTER_PROJECTION(kernels)
 

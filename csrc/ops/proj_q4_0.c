@@ -4,7 +4,6 @@
 #include "ops/proj_q4_0.h"
 #include "ops/operand.h"
 #include "status.h"
-#include "../shaders/kernel_params.h"
 
 // Multiply-adds in one command buffer: some tenths of a second on the slowest GPU that is
 // supported.
@@ -77,24 +76,33 @@ static mo_status check_results(const mo_projection *p, size_t weight_size) {
     return mo_check_overlap(results, p->n_weights, operands, p->n_weights + 1);
 }
 
-// What kernel i of a projection takes: rows of x for one pass over the weights, and rows of the
-// weights for one threadgroup.
-static const struct {
-    int64_t inputs;
-    int64_t rows;
-} tiles[MO_PROJECTION_KERNELS] = {
-    {1, PROJ_SIMDGROUPS_PER_THREADGROUP *PROJ_ROWS_PER_SIMDGROUP},
-    {2, PROJ_SIMDGROUPS_PER_THREADGROUP *PROJ_ROWS_PER_SIMDGROUP_M2},
-    {4, PROJ_SIMDGROUPS_PER_THREADGROUP *PROJ_ROWS_PER_SIMDGROUP_M4},
-    {8, PROJ_SIMDGROUPS_PER_THREADGROUP *PROJ_ROWS_PER_SIMDGROUP_M8},
-};
+// Whether the kernel of a variant takes these operands.
+static bool takes_operands(const mo_projection_variant *variant, const mo_projection *p) {
+    bool takes = p->weights[0]->K % variant->K_divisor == 0 &&
+                 mo_is_aligned(p->x->buffer, p->x->offset, variant->x_alignment);
+    for (size_t i = 0; i < p->n_weights; i++)
+        takes &=
+            mo_is_aligned(p->weights[i]->buffer, p->weights[i]->offset, variant->weight_alignment);
+    return takes;
+}
 
-// The smallest tile that takes m rows of x at once, else the largest.
-static int choose_tile(int64_t m) {
-    int tile = 0;
-    while (tile < MO_PROJECTION_KERNELS - 1 && tiles[tile].inputs < m)
-        tile++;
-    return tile;
+// The variant for m rows of x.
+static mo_status choose_variant(const char *device, const mo_projection *p, int64_t m,
+                                size_t *index) {
+    const bool is_forced = mo_projection_forced_variant(index);
+    if (!is_forced)
+        *index = mo_projection_choice(device, m, (int64_t)p->n_weights * p->weights[0]->N);
+    const mo_projection_variant *variant = mo_projection_variant_at(*index);
+    if (takes_operands(variant, p))
+        return MO_OK;
+    if (is_forced)
+        return mo_fail(MO_INVALID_VALUE,
+                       "the forced variant %s needs a K that is a multiple of %lld, x at a "
+                       "multiple of %zu bytes and weights at multiples of %zu",
+                       variant->name, (long long)variant->K_divisor, variant->x_alignment,
+                       variant->weight_alignment);
+    *index = mo_projection_plain_choice(m);
+    return MO_OK;
 }
 
 // Rows row_0 to row_0 + m of x and of the results.
@@ -129,21 +137,24 @@ static mo_status bind(mo_encoder *encoder, const mo_projection *p, int64_t row_0
 
 static mo_status record_rows(mo_encoder *encoder, const mo_projection *p, int64_t row_0,
                              int64_t m) {
-    const int tile = choose_tile(m);
     const mo_function_constant constants[] = {{PROJ_FC_NE12, 1}, {PROJ_FC_R2, 1}, {PROJ_FC_R3, 1}};
+    mo_device *device = mo_encoder_device(encoder);
     const mo_pipeline *pipeline;
-    mo_status status = mo_find_pipeline(mo_encoder_device(encoder), p->kernels[tile].name,
-                                        constants, 3, &pipeline);
+    size_t index;
+    mo_status status = choose_variant(mo_device_name(device), p, m, &index);
+    if (status == MO_OK)
+        status = mo_find_pipeline(device, p->kernels[index].name, constants, 3, &pipeline);
     if (status == MO_OK)
         status = mo_encoder_set_pipeline(encoder, pipeline);
     if (status == MO_OK)
         status = bind(encoder, p, row_0, m);
     if (status != MO_OK)
         return status;
-    const uint64_t row_groups = mo_ceil_div(p->weights[0]->N, tiles[tile].rows);
-    const uint64_t input_groups = mo_ceil_div(m, tiles[tile].inputs);
+    const mo_projection_variant *variant = mo_projection_variant_at(index);
+    const uint64_t row_groups = mo_ceil_div(p->weights[0]->N, variant->rows[p->n_weights - 1]);
+    const uint64_t input_groups = mo_ceil_div(m, variant->inputs);
     return mo_encoder_dispatch_threadgroups(encoder, (mo_size){row_groups, input_groups, 1},
-                                            (mo_size){8, 8, 1});
+                                            variant->threads);
 }
 
 static mo_status record(mo_encoder *encoder, const mo_projection *p, int64_t m) {

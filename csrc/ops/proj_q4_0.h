@@ -3,21 +3,18 @@
 #ifndef MLXOPS_PROJ_Q4_0_H
 #define MLXOPS_PROJ_Q4_0_H
 
-#include "encoder.h"
-
-// Each projection has kernels for 1, 2, 4 and 8 rows of x at a time, all of the same bits.
-#define MO_PROJECTION_KERNELS 4
+#include "ops/projection_variants.h"
 
 // Registers them when the library is loaded.
 #define MO_REGISTER_PROJECTION(kernels)                                                            \
     __attribute__((constructor)) static void register_##kernels(void) {                            \
-        for (int i = 0; i < MO_PROJECTION_KERNELS; i++)                                            \
+        for (int i = 0; i < MO_N_PROJECTION_VARIANTS; i++)                                         \
             mo_register_kernel(&kernels[i]);                                                       \
     }
 
 // One or two weights of the same x, with the names that messages call them by.
 typedef struct mo_projection {
-    const mo_kernel *kernels; // MO_PROJECTION_KERNELS of them
+    const mo_kernel *kernels; // of all variants, in their order
     size_t n_weights;
     const char *weight_names[2];
     const char *result_names[2];

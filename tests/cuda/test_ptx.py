@@ -104,12 +104,10 @@ def test_made_anew_it_is_the_same(shader: Path) -> None:
 
 
 @each_shader
-@pytest.mark.parametrize("package", [make_ptx.PACKAGE, NEWER_PACKAGE])
-def test_compiles_for_every_gpu(shader: Path, package: str) -> None:
-    nvrtc = find_nvrtc(package)
+def test_compiles_for_every_gpu(shader: Path) -> None:
+    nvrtc = find_nvrtc(NEWER_PACKAGE)
     architectures = [a for a in nvrtc.architectures() if a >= 75]
-    assert architectures[0] == 75
-    assert architectures[-1] >= (90 if package == make_ptx.PACKAGE else 120)
+    assert {75, 80, 86, 89, 90, 100, 120} <= set(architectures)
     source = translate_shader(shader)
     for architecture in architectures:
         nvrtc.compile(source, f"compute_{architecture}")

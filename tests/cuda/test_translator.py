@@ -110,8 +110,6 @@ WITHOUT_TRANSLATION = {
     "no void": "\ntemplate <int N> kernel int f() {}",
     "default of a template": "\ntemplate <int N = 3> kernel void f() {}",
     "instance of no template": '\ntemplate [[host_name("g")]] kernel decltype(f<1>) f<1>;',
-    "too many arguments": '\ntemplate <int N> kernel void f() {} template [[host_name("g")]] '
-    "kernel decltype(f<1, 2>) f<1, 2>;",
     "instance of another form": '\ntemplate [[host_name("g")]] kernel void f<1>();',
     "attribute of a function": "\n[[max_total_threads_per_threadgroup(64)]] void f() {}",
     "attribute of a variable": "\nint n [[unused]];",

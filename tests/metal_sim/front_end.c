@@ -306,7 +306,7 @@ static int threadgroup_variables(struct parser *parser, int i) {
     const char *type_end = NULL;
     int depth = 0, end = i;
     char text[512];
-    for (int j = i; !is(&tokens[j], ";") && j < parser->count; j++)
+    for (int j = i; !is(&tokens[j], ";") && !is(&tokens[j], "[") && j < parser->count; j++)
         if (is(&tokens[j], "*") || is(&tokens[j], "&"))
             return i; /* a pointer into threadgroup memory */
     replace(parser, tokens[i].text, tokens[i].text, "static SIM_THREADGROUP ");
@@ -399,15 +399,17 @@ static void check_declaration(struct parser *parser, int first, int last) {
 
 /* The parameters of a function that is declared at file scope; its list opens at open. */
 static void check_parameters(struct parser *parser, int open) {
-    int close = closing(parser, open, "(", ")"), first = open + 1;
+    int close = closing(parser, open, "(", ")"), first = open + 1, depth = 0;
     const struct token *name = &parser->tokens[open - 1];
     if (!is_identifier(name) || is(name, "static_assert") || is(name, "decltype"))
         return;
-    for (int i = first; i <= close; i++)
-        if (i == close || is(&parser->tokens[i], ",")) {
+    for (int i = first; i <= close; i++) {
+        depth += is(&parser->tokens[i], "<") - is(&parser->tokens[i], ">");
+        if (i == close || (is(&parser->tokens[i], ",") && !depth)) {
             check_declaration(parser, first, i - 1);
             first = i + 1;
         }
+    }
 }
 
 /* T *p = ... or const T &r = ... where a statement starts: "a * b;" would be a useless expression.

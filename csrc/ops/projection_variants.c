@@ -1,0 +1,123 @@
+// The variants of a projection's kernel, and which of them each device uses.
+
+#include "ops/projection_variants.h"
+#include "status.h"
+
+#include <string.h>
+
+#define SIMDGROUP 32
+
+#define PLAIN(id, suffix, n_inputs, rows_per_simdgroup)                                            \
+    {.name = #id,                                                                                  \
+     .inputs = n_inputs,                                                                           \
+     .rows = {PROJ_SIMDGROUPS_PER_THREADGROUP * rows_per_simdgroup,                                \
+              PROJ_SIMDGROUPS_PER_THREADGROUP * rows_per_simdgroup},                               \
+     .threads = {8, 8, 1},                                                                         \
+     .K_divisor = 32,                                                                              \
+     .x_alignment = sizeof(float),                                                                 \
+     .weight_alignment = 2},
+
+// S partial sums, R rows and M inputs of a lane, D steps on their way, G simdgroups.
+#define STAGED(id, suffix, tile) STAGED_TILE(#id, tile)
+#define STAGED_TILE(id, S, R, M, D, G)                                                             \
+    {.name = id,                                                                                   \
+     .inputs = M,                                                                                  \
+     .rows = {S * R * G, S * R * G / 2},                                                           \
+     .threads = {SIMDGROUP, G, 1},                                                                 \
+     .K_divisor = S == 4 ? 64 : 32,                                                                \
+     .x_alignment = 16,                                                                            \
+     .weight_alignment = S == 4 ? 4 : 2},
+
+static const mo_projection_variant variants[] = {MO_PROJECTION_VARIANTS(PLAIN, STAGED)};
+
+// The classes of m and of the rows of all weights: up to this, and one more.
+static const int64_t m_limits[] = {1, 2, 4};
+static const int64_t row_limits[] = {4096, 16384};
+#define N_M_CLASSES 4
+#define N_ROW_CLASSES 3
+
+// By class of m, then of rows. (No Mac has tuned the choices for Metal.)
+#define V(name) MO_VARIANT_##name
+static struct {
+    const char *device;
+    _Atomic unsigned char variant[N_M_CLASSES][N_ROW_CLASSES];
+} choices[] = {
+    {"metal",
+     {{V(plain_m1), V(plain_m1), V(plain_m1)},
+      {V(plain_m2), V(plain_m2), V(plain_m2)},
+      {V(plain_m4), V(plain_m4), V(plain_m4)},
+      {V(plain_m8), V(plain_m8), V(plain_m8)}}},
+    {"cuda",
+     {{V(s1_r1_m1_d8_g4), V(s4_r1_m1_d2_g8), V(s4_r1_m1_d1_g8)},
+      {V(s1_r1_m2_d8_g4), V(s4_r1_m2_d2_g8), V(s4_r1_m2_d2_g8)},
+      {V(s4_r1_m4_d2_g8), V(s4_r1_m4_d2_g8), V(s4_r2_m4_d1_g4)},
+      {V(s4_r1_m8_d1_g4), V(s4_r1_m8_d1_g4), V(s4_r2_m8_d1_g4)}}},
+};
+
+static _Atomic int forced = -1;
+
+static size_t class_of(int64_t value, const int64_t *limits, size_t n_limits) {
+    size_t i = 0;
+    while (i < n_limits && value > limits[i])
+        i++;
+    return i;
+}
+
+static _Atomic unsigned char *choice(const char *device, int64_t m, int64_t rows) {
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+        if (strcmp(choices[i].device, device) == 0)
+            return &choices[i].variant[class_of(m, m_limits, N_M_CLASSES - 1)]
+                                      [class_of(rows, row_limits, N_ROW_CLASSES - 1)];
+    return NULL;
+}
+
+const mo_projection_variant *mo_projection_variant_at(size_t index) {
+    return index < MO_N_PROJECTION_VARIANTS ? &variants[index] : NULL;
+}
+
+mo_status mo_projection_variant_find(const char *name, size_t *index) {
+    for (size_t i = 0; i < MO_N_PROJECTION_VARIANTS; i++)
+        if (strcmp(variants[i].name, name) == 0) {
+            *index = i;
+            return MO_OK;
+        }
+    return mo_fail(MO_INVALID_VALUE, "no projection has a variant named '%s'", name);
+}
+
+size_t mo_projection_plain_choice(int64_t m) {
+    return class_of(m, m_limits, N_M_CLASSES - 1);
+}
+
+size_t mo_projection_choice(const char *device, int64_t m, int64_t rows) {
+    const _Atomic unsigned char *chosen = choice(device, m, rows);
+    return chosen ? *chosen : mo_projection_plain_choice(m);
+}
+
+mo_status mo_projection_set_choice(const char *device, int64_t m, int64_t rows, const char *name) {
+    _Atomic unsigned char *chosen = choice(device, m, rows);
+    if (!chosen)
+        return mo_fail(MO_INVALID_VALUE, "the device '%s' has no choice of kernels", device);
+    size_t index;
+    const mo_status status = mo_projection_variant_find(name, &index);
+    if (status == MO_OK)
+        *chosen = (unsigned char)index;
+    return status;
+}
+
+mo_status mo_projection_force_variant(const char *name) {
+    size_t index;
+    if (!name) {
+        forced = -1;
+        return MO_OK;
+    }
+    const mo_status status = mo_projection_variant_find(name, &index);
+    if (status == MO_OK)
+        forced = (int)index;
+    return status;
+}
+
+bool mo_projection_forced_variant(size_t *index) {
+    const int now = forced;
+    *index = now < 0 ? 0 : (size_t)now;
+    return now >= 0;
+}

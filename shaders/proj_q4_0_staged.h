@@ -1,0 +1,247 @@
+// The body of the projections that keep the input in threadgroup memory: the same canonical order,
+// and the same bits, as proj_q4_0.h, for GPUs that would wait for memory or run out of
+// instructions.
+//
+// A lane owns S of the 32 partial sums of a row (1 or 4), so that a simdgroup works on S rows at
+// once, or on S R where a lane has R rows. In each step the simdgroup takes 16 blocks of its rows.
+// Of the next D steps the words of the weight are on their way while one is added. Words of two or
+// four bytes are loaded, and the nibbles become floats without shifts and conversions.
+//
+// Wanted: x begins at a multiple of 16 bytes; for S = 4 also K a multiple of 64, and a weight that
+// begins at a multiple of 4 bytes.
+
+// Steps whose input is in threadgroup memory at once, for M inputs; and the float4s of one column
+// of the input's blocks there, two more than needed so that lanes meet different banks.
+#define STAGED_STEPS(M) (8 / (M))
+#define STAGED_PITCH(M) (16 * STAGED_STEPS(M) + 2)
+#define STAGED_SIZE(M) (8 * (M)*STAGED_PITCH(M))
+
+// What a lane has of a row in one step, by its S.
+template <int S> struct lane_share;
+
+// Half a block: partial sum t of block t / 2, half t % 2.
+template <> struct lane_share<1> {
+    ushort d;
+    ushort qs[4];
+};
+
+// Two blocks: partial sums t to t + 3.
+template <> struct lane_share<4> { uint words[9]; };
+
+inline void load_share(device const block_q4_0 *block, short half_of_block,
+                       thread lane_share<1> &share) {
+    device const ushort *words = (device const ushort *)block;
+    share.d = words[0];
+    UNROLL
+    for (short i = 0; i < 4; i++)
+        share.qs[i] = words[1 + half_of_block * 4 + i];
+}
+
+inline void load_share(device const block_q4_0 *block, short, thread lane_share<4> &share) {
+    device const uint *words = (device const uint *)block;
+    UNROLL
+    for (short i = 0; i < 9; i++)
+        share.words[i] = words[i];
+}
+
+// d of partial sum v of a share.
+inline float scale(thread const lane_share<1> &share, short) {
+    return float(as_type<half>(share.d));
+}
+
+inline float scale(thread const lane_share<4> &share, short v) {
+    return float(as_type<half>(ushort(v < 2 ? share.words[0] : share.words[4] >> 16)));
+}
+
+// Bytes 4 c to 4 c + 3 of the half block of partial sum v.
+inline uint quants(thread const lane_share<1> &share, short, short c) {
+    return share.qs[2 * c] | uint(share.qs[2 * c + 1]) << 16;
+}
+
+inline uint quants(thread const lane_share<4> &share, short v, short c) {
+    const short word = v % 2 * 2 + c;
+    return v < 2 ? share.words[word] >> 16 | share.words[word + 1] << 16 : share.words[word + 5];
+}
+
+// q - 8 for the nibbles of the low two bytes: low, high, low, high. A nibble becomes a part of the
+// mantissa of 2^23, whose bits are `exponent`; what follows is exact.
+inline void decode(uint qs, uint exponent, thread float *weights) {
+    weights[0] = as_type<float>((qs & 0x000Fu) | exponent) - 8388616.0f;
+    weights[1] = fma(as_type<float>((qs & 0x00F0u) | exponent), 0.0625f, -524296.0f);
+    weights[2] = fma(as_type<float>((qs & 0x0F00u) | exponent), 0.00390625f, -32776.0f);
+    weights[3] = fma(as_type<float>((qs & 0xF000u) | exponent), 0.000244140625f, -2056.0f);
+}
+
+// Where block b of the staged ones is in a column. The lanes of four partial sums read every other
+// block: the odd ones follow the even ones.
+template <int S, int M> inline short staged_place(short b) {
+    return S == 4 ? b % 2 * (8 * STAGED_STEPS(M)) + b / 2 : b;
+}
+
+// Copies the blocks from `first` on, as many as there are and are staged at once, of M inputs. The
+// inputs after the last are copies of it. `t` is the thread's index among the 32 G.
+template <int S, int M, int G>
+inline void stage(device const float4 *inputs, long input_0, long last_input, int blocks_per_row,
+                  int first, threadgroup float4 *staged, short t) {
+    const short columns = 8 * 16 * STAGED_STEPS(M); // of an input, in the order of the input
+    UNROLL
+    for (short begin = 0; begin < M * columns; begin += 32 * G) {
+        const short i = (begin + t) / columns, j = (begin + t) % columns;
+        device const float4 *input =
+            inputs + min(input_0 + i, last_input) * blocks_per_row * 8 + first * 8L;
+        if (first + j / 8 < blocks_per_row)
+            staged[(i * 8 + j % 8) * STAGED_PITCH(M) + staged_place<S, M>(j / 8)] = input[j];
+    }
+}
+
+template <int S, int R, int M> struct partial_sums { float of[S][R][M]; };
+
+// Adds the shares of one step; block and half_of_block are those of the lane's first partial sum,
+// block counted from the first staged one.
+template <int S, int R, int M>
+inline void add_step(thread const lane_share<S> *shares, threadgroup const float4 *staged,
+                     short block, short half_of_block, uint exponent,
+                     thread partial_sums<S, R, M> &sums) {
+    UNROLL
+    for (short v = 0; v < S; v++) {
+        const short column = S == 1 ? half_of_block * 2 : v % 2 * 2;
+        threadgroup const float4 *x =
+            staged + column * STAGED_PITCH(M) + staged_place<S, M>(block + v / 2);
+        float acc[R][M];
+        UNROLL
+        for (short r = 0; r < R; r++) {
+            UNROLL
+            for (short i = 0; i < M; i++)
+                acc[r][i] = 0.0f;
+        }
+        UNROLL
+        for (short c = 0; c < 2; c++) {
+            float weights[R][8];
+            UNROLL
+            for (short r = 0; r < R; r++) {
+                const uint qs = quants(shares[r], v, c);
+                decode(qs, exponent, weights[r]);
+                decode(qs >> 16, exponent, weights[r] + 4);
+            }
+            UNROLL
+            for (short i = 0; i < M; i++) {
+                const float4 lo = x[(i * 8 + c) * STAGED_PITCH(M)];
+                const float4 hi = x[(i * 8 + c + 4) * STAGED_PITCH(M)];
+                UNROLL
+                for (short r = 0; r < R; r++) {
+                    thread const float *w = weights[r];
+                    float sum = acc[r][i];
+                    sum = fma(hi.x, w[1], fma(lo.x, w[0], sum));
+                    sum = fma(hi.y, w[3], fma(lo.y, w[2], sum));
+                    sum = fma(hi.z, w[5], fma(lo.z, w[4], sum));
+                    sum = fma(hi.w, w[7], fma(lo.w, w[6], sum));
+                    acc[r][i] = sum;
+                }
+            }
+        }
+        UNROLL
+        for (short r = 0; r < R; r++) {
+            const float d = scale(shares[r], v);
+            UNROLL
+            for (short i = 0; i < M; i++)
+                sums.of[v][r][i] = fma(d, acc[r][i], sums.of[v][r][i]);
+        }
+    }
+}
+
+// sum_0 of the canonical order, on the lanes that own partial sum 0.
+template <int S, int R, int M>
+inline float total_in_order(thread partial_sums<S, R, M> &sums, short r, short i) {
+    UNROLL
+    for (ushort s = 16; s >= S; s /= 2) { // partial sums of other lanes
+        UNROLL
+        for (short v = 0; v < S; v++)
+            sums.of[v][r][i] += simd_shuffle_xor(sums.of[v][r][i], s);
+    }
+    UNROLL
+    for (short s = S / 2; s > 0; s /= 2) { // of this lane
+        UNROLL
+        for (short v = 0; v < s; v++)
+            sums.of[v][r][i] += sums.of[v + s][r][i];
+    }
+    return sums.of[0][r][i];
+}
+
+// One weight times M inputs. `rank` says which of the `simdgroups` of the weight this one is.
+//
+// Grid: threadgroups (ceil(N / (simdgroups S R)), ceil(m / M), input matrices) of G simdgroups.
+template <int S, int R, int M, int D, int G>
+inline void project_staged(device const block_q4_0 *weight, device const float *input,
+                           device float *dst, constant proj_q4_0_params &params,
+                           uint3 threadgroup_position, ushort lane, ushort simdgroup, short rank,
+                           short simdgroups, threadgroup float4 *staged) {
+    const int z = int(threadgroup_position.z);
+    const int blocks_per_row = int(params.ne00 / 32);
+    const long row_0 = ((long(threadgroup_position.x) * simdgroups + rank) * S + lane % S) * R;
+    const long input_0 = long(threadgroup_position.y) * M;
+    // Lane l owns partial sums l / S * S to l / S * S + S - 1 of its rows.
+    const short block_0 = lane / S * S / 2, half_of_block = S == 1 ? lane % 2 : 0;
+
+    device const block_q4_0 *rows[R];
+    UNROLL
+    for (short r = 0; r < R; r++) {
+        const long row =
+            weight_matrix(params, z) * params.ne01 + min(row_0 + r, long(params.ne01) - 1);
+        rows[r] = weight + row * blocks_per_row + block_0;
+    }
+    device const float4 *inputs = (device const float4 *)input + z * params.ne1 * params.ne10 / 4;
+    // The bits of 2^23, in a register: K is a multiple of 32, which the compiler does not know.
+    const uint exponent = 0x4B000000u | (uint(params.ne00) & 31u);
+
+    lane_share<S> shares[D][R];
+    UNROLL
+    for (short d = 0; d < D; d++) {
+        if (d * 16 + block_0 < blocks_per_row) {
+            UNROLL
+            for (short r = 0; r < R; r++)
+                load_share(rows[r] + d * 16, half_of_block, shares[d][r]);
+        }
+    }
+    partial_sums<S, R, M> sums;
+    UNROLL
+    for (short v = 0; v < S; v++) {
+        UNROLL
+        for (short r = 0; r < R; r++) {
+            UNROLL
+            for (short i = 0; i < M; i++)
+                sums.of[v][r][i] = 0.0f;
+        }
+    }
+
+    for (int first = 0; first < blocks_per_row; first += 16 * D) {
+        UNROLL
+        for (short d = 0; d < D; d++) {
+            const int step = first + d * 16, ahead = step + 16 * D + block_0; // blocks
+            const short place = step / 16 % STAGED_STEPS(M) * 16;
+            if (place == 0 && step < blocks_per_row) {
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                stage<S, M, G>(inputs, input_0, params.ne1 - 1, blocks_per_row, step, staged,
+                               simdgroup * 32 + lane);
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+            }
+            if (step + block_0 < blocks_per_row)
+                add_step<S, R, M>(shares[d], staged, place + block_0, half_of_block, exponent,
+                                  sums);
+            if (ahead < blocks_per_row) {
+                UNROLL
+                for (short r = 0; r < R; r++)
+                    load_share(rows[r] + ahead - block_0, half_of_block, shares[d][r]);
+            }
+        }
+    }
+
+    UNROLL
+    for (short r = 0; r < R; r++) {
+        UNROLL
+        for (short i = 0; i < M; i++) {
+            const float total = total_in_order<S, R, M>(sums, r, i);
+            if (lane < S && row_0 + r < params.ne01 && input_0 + i < params.ne1)
+                dst[(z * params.ne1 + input_0 + i) * params.ne0 + row_0 + r] = total;
+        }
+    }
+}
