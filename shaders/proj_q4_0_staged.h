@@ -78,19 +78,20 @@ template <int S, int M> inline short staged_place(short b) {
     return S == 4 ? b % 2 * (8 * STAGED_STEPS(M)) + b / 2 : b;
 }
 
-// Copies the blocks from `first` on, as many as there are and are staged at once, of M inputs. The
-// inputs after the last are copies of it. `t` is the thread's index among the 32 G.
+// Copies the blocks from `first` on, as many as there are and are staged at once, of M inputs that
+// follow one another. Those after input `last` are copies of it. `t` is the thread's index among
+// the 32 G.
 template <int S, int M, int G>
-inline void stage(device const float4 *inputs, long input_0, long last_input, int blocks_per_row,
-                  int first, threadgroup float4 *staged, short t) {
+inline void stage(device const float4 *inputs, short last, int blocks_per_row, int first,
+                  threadgroup float4 *staged, short t) {
     const short columns = 8 * 16 * STAGED_STEPS(M); // of an input, in the order of the input
     UNROLL
     for (short begin = 0; begin < M * columns; begin += 32 * G) {
         const short i = (begin + t) / columns, j = (begin + t) % columns;
-        device const float4 *input =
-            inputs + min(input_0 + i, last_input) * blocks_per_row * 8 + first * 8L;
+        // (8 rows of 2^31 floats are 2^32 float4s.)
+        const uint place = uint(min(i, last)) * (uint(blocks_per_row) * 8) + uint(first * 8 + j);
         if (first + j / 8 < blocks_per_row)
-            staged[(i * 8 + j % 8) * STAGED_PITCH(M) + staged_place<S, M>(j / 8)] = input[j];
+            staged[(i * 8 + j % 8) * STAGED_PITCH(M) + staged_place<S, M>(j / 8)] = inputs[place];
     }
 }
 
@@ -178,7 +179,9 @@ inline void project_staged(device const block_q4_0 *weight, device const float *
     const int z = int(threadgroup_position.z);
     const int blocks_per_row = int(params.ne00 / 32);
     const long row_0 = ((long(threadgroup_position.x) * simdgroups + rank) * S + lane % S) * R;
-    const long input_0 = long(threadgroup_position.y) * M;
+    const long input_0 = min(long(threadgroup_position.y) * M, long(params.ne1) - 1);
+    const short n_rows = short(max(min(long(R), params.ne01 - row_0), 0L));
+    const short n_inputs = short(min(long(M), params.ne1 - input_0));
     // Lane l owns partial sums l / S * S to l / S * S + S - 1 of its rows.
     const short block_0 = lane / S * S / 2, half_of_block = S == 1 ? lane % 2 : 0;
 
@@ -189,7 +192,8 @@ inline void project_staged(device const block_q4_0 *weight, device const float *
             weight_matrix(params, z) * params.ne01 + min(row_0 + r, long(params.ne01) - 1);
         rows[r] = weight + row * blocks_per_row + block_0;
     }
-    device const float4 *inputs = (device const float4 *)input + z * params.ne1 * params.ne10 / 4;
+    device const float4 *inputs =
+        (device const float4 *)(input + (z * params.ne1 + input_0) * params.ne10);
     // The bits of 2^23, in a register: K is a multiple of 32, which the compiler does not know.
     const uint exponent = 0x4B000000u | (uint(params.ne00) & 31u);
 
@@ -220,7 +224,7 @@ inline void project_staged(device const block_q4_0 *weight, device const float *
             const short place = step / 16 % STAGED_STEPS(M) * 16;
             if (place == 0 && step < blocks_per_row) {
                 threadgroup_barrier(mem_flags::mem_threadgroup);
-                stage<S, M, G>(inputs, input_0, params.ne1 - 1, blocks_per_row, step, staged,
+                stage<S, M, G>(inputs, n_inputs - 1, blocks_per_row, step, staged,
                                simdgroup * 32 + lane);
                 threadgroup_barrier(mem_flags::mem_threadgroup);
             }
@@ -235,13 +239,14 @@ inline void project_staged(device const block_q4_0 *weight, device const float *
         }
     }
 
+    device float *results = dst + (z * params.ne1 + input_0) * params.ne0 + row_0;
     UNROLL
     for (short r = 0; r < R; r++) {
         UNROLL
         for (short i = 0; i < M; i++) {
             const float total = total_in_order<S, R, M>(sums, r, i);
-            if (lane < S && row_0 + r < params.ne01 && input_0 + i < params.ne1)
-                dst[(z * params.ne1 + input_0 + i) * params.ne0 + row_0 + r] = total;
+            if (lane < S && r < n_rows && i < n_inputs)
+                results[i * params.ne0 + r] = total;
         }
     }
 }

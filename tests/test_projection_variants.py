@@ -122,10 +122,10 @@ def test_every_nibble_in_every_position(
     K: int, variant: str, device: str, reference: CanonicalReference
 ) -> None:
     """Row q of the weight is the nibble q everywhere; one element of x at a time is not zero."""
-    blocks = np.zeros((16, K // 32, 18), np.uint8)
-    blocks[..., 1] = 0x3C  # the half 1.0
-    blocks[..., 2:] = np.arange(16)[:, None, None] * 0x11
-    blocks = blocks.reshape(16, -1)
+    by_block = np.zeros((16, K // 32, 18), np.uint8)
+    by_block[..., 1] = 0x3C  # the half 1.0
+    by_block[..., 2:] = np.arange(16)[:, None, None] * 0x11
+    blocks = by_block.reshape(16, K // 32 * 18)
     x = np.diag(np.arange(1, K + 1, dtype=np.float32))
     assert_canonical((blocks, blocks[::-1].copy()), x, device, reference)
 
@@ -135,11 +135,12 @@ def test_blocks_from_the_end_on_are_not_executed(
 ) -> None:
     """A sum of negative zeros stays one, which it would not after a block of zeros."""
     N, K = 9, 64
-    blocks = np.zeros((N, K // 32, 18), np.uint8)
-    blocks[..., 1] = 0xBC  # the half -1.0
-    blocks[..., 2:] = 0x88  # q - 8 = 0
+    by_block = np.zeros((N, K // 32, 18), np.uint8)
+    by_block[..., 1] = 0xBC  # the half -1.0
+    by_block[..., 2:] = 0x88  # q - 8 = 0
+    blocks = by_block.reshape(N, K // 32 * 18)
     x = np.full((inputs_of(variant), K), np.float32(1e-38))
-    assert_canonical((blocks.reshape(N, -1), blocks.reshape(N, -1)), x, device, reference)
+    assert_canonical((blocks, blocks), x, device, reference)
 
 
 def test_a_slice_of_rows(

@@ -56,6 +56,10 @@ template <typename T> inline T min(T a, T b) {
     return b < a ? b : a;
 }
 
+template <typename T> inline T max(T a, T b) {
+    return a < b ? b : a;
+}
+
 // ---- simdgroups are warps, threadgroups are blocks ----
 
 template <typename T> inline T simd_shuffle_xor(T value, ushort mask) {

@@ -19,6 +19,9 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROJECTION = "shaders/proj_q4_0.h"
+STAGED = "shaders/proj_q4_0_staged.h"
+DUAL_STAGED = "shaders/fused_dual_proj_q4_0_staged.metal"
+VARIANTS = "csrc/ops/projection_variants.c"
 SPLIT = "shaders/qkv_split.metal"
 DUAL = "shaders/fused_dual_proj_q4_0.metal"
 BACKEND = "csrc/metal/metal_device.m"
@@ -121,6 +124,88 @@ MUTATIONS = [
         DUAL,
         "device float *dst_a [[buffer(3)]],",
         "device float *dst_a [[buffer(4)]],",
+    ),
+    Mutation(
+        "staged: no barrier before the input",
+        STAGED,
+        """{
+                threadgroup_barrier(mem_flags::mem_threadgroup);
+                stage<""",
+        "{\n                stage<",
+    ),
+    Mutation(
+        "staged: no barrier after the input",
+        STAGED,
+        "simdgroup * 32 + lane);\n                threadgroup_barrier(mem_flags::mem_threadgroup);",
+        "simdgroup * 32 + lane);",
+    ),
+    Mutation("staged: no guard for the weight's tail", STAGED, "row_0 + r < params.ne01 && ", ""),
+    Mutation("staged: no guard for the input's tail", STAGED, " && input_0 + i < params.ne1", ""),
+    Mutation(
+        "staged: rows read past the end of the weight",
+        STAGED,
+        "min(row_0 + r, long(params.ne01) - 1)",
+        "row_0 + r",
+    ),
+    Mutation(
+        "staged: rows read past the end of the input",
+        STAGED,
+        "min(input_0 + i, last_input)",
+        "(input_0 + i)",
+    ),
+    Mutation(
+        "staged: input read past the end of its row",
+        STAGED,
+        "if (first + j / 8 < blocks_per_row)",
+        "if (true)",
+    ),
+    Mutation(
+        "staged: blocks from K / 32 on",
+        STAGED,
+        "if (step + block_0 < blocks_per_row)",
+        "if (step + block_0 < blocks_per_row + 16)",
+    ),
+    Mutation(
+        "staged: shares from K / 32 on",
+        STAGED,
+        "if (ahead < blocks_per_row)",
+        "if (ahead < blocks_per_row + 16)",
+    ),
+    Mutation(
+        "staged: another order of the butterfly",
+        STAGED,
+        "ushort s = 16; s >= S; s /= 2",
+        "ushort s = S; s <= 16; s *= 2",
+    ),
+    Mutation("staged: wrong half of a block", STAGED, "v % 2 * 2 + c", "v / 2 * 2 + c"),
+    Mutation("staged: wrong zero point", STAGED, "-32776.0f", "-32775.0f"),
+    Mutation("staged: no fma", STAGED, "fma(lo.y, w[2], sum)", "(lo.y * w[2] + sum)"),
+    Mutation(
+        "staged: the scale without fma",
+        STAGED,
+        "fma(d, acc[r][i], sums.of[v][r][i])",
+        "d * acc[r][i] + sums.of[v][r][i]",
+    ),
+    Mutation(
+        "staged: swapped results",
+        DUAL_STAGED,
+        "is_b ? dst_b : dst_a",
+        "is_b ? dst_a : dst_b",
+    ),
+    Mutation(
+        "staged: too few threadgroups",
+        VARIANTS,
+        ".rows = {S * R * G, S * R * G / 2}",
+        ".rows = {S * R * G, S * R * G}",
+    ),
+    Mutation(
+        "staged: used where x is not aligned", VARIANTS, ".x_alignment = 16", ".x_alignment = 4"
+    ),
+    Mutation(
+        "staged: used where K is no multiple of 64",
+        VARIANTS,
+        "S == 4 ? 64 : 32",
+        "32",
     ),
     Mutation(
         "split: wrong boundary of k", SPLIT, "channel - q_sp < k_sp", "channel - q_sp <= k_sp"
@@ -278,7 +363,9 @@ def outcome(mutation: Mutation) -> str:
             "MLXOPS_TEST_SOURCES": directory,
         }
         pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-        command = [*pytest, "tests/metal_device"]
+        is_of_variant = mutation.file in (STAGED, DUAL_STAGED, VARIANTS)
+        tests = "tests/test_projection_variants.py" if is_of_variant else "tests/metal_device"
+        command = [*pytest, tests]
         run = subprocess.run(
             command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600
         )
