@@ -75,12 +75,15 @@ const mo_projection_variant *mo_projection_variant_at(size_t index) {
     return index < MO_N_PROJECTION_VARIANTS ? &variants[index] : NULL;
 }
 
-mo_status mo_projection_variant_find(const char *name, size_t *index) {
-    for (size_t i = 0; i < MO_N_PROJECTION_VARIANTS; i++)
-        if (strcmp(variants[i].name, name) == 0) {
-            *index = i;
-            return MO_OK;
-        }
+// The number of a variant by its name, -1 if there is none.
+static int number_of(const char *name) {
+    int i = MO_N_PROJECTION_VARIANTS - 1;
+    while (i >= 0 && strcmp(variants[i].name, name) != 0)
+        i--;
+    return i;
+}
+
+static mo_status fail_unknown(const char *name) {
     return mo_fail(MO_INVALID_VALUE, "no projection has a variant named '%s'", name);
 }
 
@@ -97,23 +100,19 @@ mo_status mo_projection_set_choice(const char *device, int64_t m, int64_t rows, 
     _Atomic unsigned char *chosen = choice(device, m, rows);
     if (!chosen)
         return mo_fail(MO_INVALID_VALUE, "the device '%s' has no choice of kernels", device);
-    size_t index;
-    const mo_status status = mo_projection_variant_find(name, &index);
-    if (status == MO_OK)
-        *chosen = (unsigned char)index;
-    return status;
+    const int number = number_of(name);
+    if (number < 0)
+        return fail_unknown(name);
+    *chosen = (unsigned char)number;
+    return MO_OK;
 }
 
 mo_status mo_projection_force_variant(const char *name) {
-    size_t index;
-    if (!name) {
-        forced = -1;
-        return MO_OK;
-    }
-    const mo_status status = mo_projection_variant_find(name, &index);
-    if (status == MO_OK)
-        forced = (int)index;
-    return status;
+    const int number = name ? number_of(name) : -1;
+    if (name && number < 0)
+        return fail_unknown(name);
+    forced = number;
+    return MO_OK;
 }
 
 bool mo_projection_forced_variant(size_t *index) {

@@ -44,9 +44,6 @@ typedef struct mo_projection_variant {
 // order.
 const mo_projection_variant *mo_projection_variant_at(size_t index);
 
-// The index of a variant by its name. MO_INVALID_VALUE if there is none.
-mo_status mo_projection_variant_find(const char *name, size_t *index);
-
 // Which variant a device uses for m rows of x and `rows` rows of all weights together, if it takes
 // the operands; which plain one otherwise.
 size_t mo_projection_choice(const char *device, int64_t m, int64_t rows);

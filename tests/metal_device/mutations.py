@@ -139,8 +139,8 @@ MUTATIONS = [
         "simdgroup * 32 + lane);\n                threadgroup_barrier(mem_flags::mem_threadgroup);",
         "simdgroup * 32 + lane);",
     ),
-    Mutation("staged: no guard for the weight's tail", STAGED, "row_0 + r < params.ne01 && ", ""),
-    Mutation("staged: no guard for the input's tail", STAGED, " && input_0 + i < params.ne1", ""),
+    Mutation("staged: no guard for the weight's tail", STAGED, "r < n_rows && ", ""),
+    Mutation("staged: no guard for the input's tail", STAGED, " && i < n_inputs", ""),
     Mutation(
         "staged: rows read past the end of the weight",
         STAGED,
@@ -150,8 +150,8 @@ MUTATIONS = [
     Mutation(
         "staged: rows read past the end of the input",
         STAGED,
-        "min(input_0 + i, last_input)",
-        "(input_0 + i)",
+        "uint(min(i, last))",
+        "uint(i)",
     ),
     Mutation(
         "staged: input read past the end of its row",
