@@ -79,8 +79,8 @@ $(VENV)/installed-lint: $(VENV)/installed
 	touch $@
 
 # The C core as a library, for programs without Python: include csrc/mlxops.h and link with
-# build/libmlxops.a -pthread -lm.
-CORE = $(wildcard csrc/*.c csrc/ops/*.c csrc/cpu/*.c)
+# build/libmlxops.a -pthread -lm, on Linux also -ldl.
+CORE = $(wildcard csrc/*.c csrc/ops/*.c csrc/cpu/*.c $(if $(filter Linux,$(shell uname -s)),csrc/cuda/*.c))
 CORE_OBJECTS = $(CORE:%.c=build/core/%.o) build/core/shaders.o
 CORE_FLAGS = -std=c11 -fPIC -D_GNU_SOURCE -O3 -ffp-contract=off -Wall -Wextra -Icsrc
 

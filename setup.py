@@ -45,6 +45,11 @@ def files(*patterns: str) -> list[str]:
     return sorted(str(path) for pattern in patterns for path in Path().glob(pattern))
 
 
+CORE = files("csrc/*.c", "csrc/ops/*.c", "csrc/cpu/*.c", "csrc/python/*.c")
+
+# The CUDA device, in builds for Linux: the driver's library is opened when it is asked for.
+CUDA = files("csrc/cuda/*.c") if sys.platform == "linux" else []
+
 # The Metal device, in builds for macOS.
 METAL = ["csrc/metal/metal_device.m"] if sys.platform == "darwin" else []
 # (Without CoreGraphics there is no default Metal device in a program that shows no windows.)
@@ -57,9 +62,9 @@ setup(
     ext_modules=[
         Extension(
             "mlxops._core",
-            sources=files("csrc/**/*.c") + METAL,
+            sources=CORE + CUDA + METAL,
             depends=files("csrc/**/*.h", "shaders/*", "shaders/ptx/*"),
-            libraries=["m"],
+            libraries=["m", "dl"] if CUDA else ["m"],
             include_dirs=["csrc", numpy.get_include()],
             extra_compile_args=COMPILE_ARGUMENTS,
             extra_link_args=[

@@ -38,6 +38,7 @@ struct mo_buffer {
     size_t size;
     int size_class; // -1: borrowed memory
     bool has_pages;
+    bool frozen;
     wrapping wrappings[MAX_WRAPPERS];
     struct mo_buffer *next; // in the cache
 };
@@ -70,17 +71,29 @@ static int class_of(size_t size) {
     return -1;
 }
 
-static void unwrap(mo_buffer *buffer) {
+// Whether all devices have let go of the memory.
+static bool unwrap(mo_buffer *buffer) {
+    bool is_free = true;
     for (int i = 0; i < MAX_WRAPPERS && buffer->wrappings[i].device; i++)
-        buffer->wrappings[i].device->unwrap(buffer->wrappings[i].wrapper);
+        is_free &= buffer->wrappings[i].device->unwrap(buffer->wrappings[i].wrapper);
+    return is_free;
 }
 
 static void unmap(mo_buffer *buffer) {
-    unwrap(buffer);
-    MO_BUFFER_ALLOCATED(buffer->contents, class_bytes(buffer->size_class),
-                        class_bytes(buffer->size_class)); // it may become anyone's
-    munmap(buffer->contents, class_bytes(buffer->size_class));
+    if (unwrap(buffer)) { // else a GPU may still write there, whatever the memory would become
+        MO_BUFFER_ALLOCATED(buffer->contents, class_bytes(buffer->size_class),
+                            class_bytes(buffer->size_class)); // it may become anyone's
+        munmap(buffer->contents, class_bytes(buffer->size_class));
+    }
     free(buffer);
+}
+
+// The contents are about to go.
+static void thaw(mo_buffer *buffer) {
+    for (int i = 0; i < MAX_WRAPPERS && buffer->wrappings[i].device; i++)
+        if (buffer->wrappings[i].device->forget)
+            buffer->wrappings[i].device->forget(buffer->wrappings[i].wrapper);
+    buffer->frozen = false;
 }
 
 static mo_buffer *take_from_cache(int size_class) {
@@ -118,10 +131,15 @@ size_t mo_buffer_cache_size(void) {
     return size;
 }
 
-void mo_buffer_cache_clear(void) {
+static void clear_cache(void) {
     for (int size_class = 0; size_class < SIZE_CLASSES; size_class++)
         for (mo_buffer *buffer; (buffer = take_from_cache(size_class));)
             unmap(buffer);
+}
+
+void mo_buffer_cache_clear(void) {
+    clear_cache();
+    mo_trim_devices();
 }
 
 // Memory that begins at a multiple of MO_PAGE. mmap only promises one of the system's own pages, so
@@ -146,7 +164,7 @@ static mo_buffer *map_buffer(int size_class) {
     const size_t bytes = class_bytes(size_class);
     buffer->contents = map_pages(bytes);
     if (!buffer->contents) {
-        mo_buffer_cache_clear();
+        clear_cache();
         buffer->contents = map_pages(bytes);
     }
     if (!buffer->contents) {
@@ -193,6 +211,10 @@ mo_status mo_buffer_borrow_pages(const void *memory, size_t size, mo_buffer **re
     return status;
 }
 
+void mo_buffer_freeze(mo_buffer *buffer) {
+    buffer->frozen = true;
+}
+
 mo_buffer *mo_buffer_retain(mo_buffer *buffer) {
     atomic_fetch_add_explicit(&buffer->references, 1, memory_order_relaxed);
     return buffer;
@@ -203,6 +225,8 @@ void mo_buffer_release(mo_buffer *buffer) {
         return;
     if (atomic_fetch_sub_explicit(&buffer->references, 1, memory_order_acq_rel) != 1)
         return;
+    if (buffer->frozen)
+        thaw(buffer);
     if (buffer->size_class < 0) {
         unwrap(buffer);
         free(buffer);
@@ -210,7 +234,7 @@ void mo_buffer_release(mo_buffer *buffer) {
         unmap(buffer);
     } else {
         while (!put_in_cache(buffer))
-            mo_buffer_cache_clear(); // what was freed last is the likeliest to be asked for
+            clear_cache(); // what was freed last is the likeliest to be asked for
     }
 }
 
@@ -222,8 +246,20 @@ size_t mo_buffer_size(const mo_buffer *buffer) {
     return buffer->size;
 }
 
+size_t mo_buffer_capacity(const mo_buffer *buffer) {
+    return buffer->size_class < 0 ? buffer->size : class_bytes(buffer->size_class);
+}
+
 bool mo_buffer_has_pages(const mo_buffer *buffer) {
     return buffer->has_pages;
+}
+
+bool mo_buffer_is_own(const mo_buffer *buffer) {
+    return buffer->size_class >= 0;
+}
+
+bool mo_buffer_is_frozen(const mo_buffer *buffer) {
+    return buffer->frozen;
 }
 
 // ---- Wrappers ----------------------------------------------------------------------------------
@@ -233,16 +269,13 @@ static pthread_mutex_t wrapping_lock = PTHREAD_MUTEX_INITIALIZER;
 mo_status mo_buffer_wrapper(mo_buffer *buffer, mo_device *device, void **wrapper) {
     mo_status status = MO_OK;
     *wrapper = NULL;
-    if (!buffer->has_pages)
-        return MO_OK;
     pthread_mutex_lock(&wrapping_lock);
     int i = 0;
     while (i < MAX_WRAPPERS - 1 && buffer->wrappings[i].device &&
            buffer->wrappings[i].device != device)
         i++;
     if (!buffer->wrappings[i].device) {
-        const size_t size = buffer->size_class < 0 ? buffer->size : class_bytes(buffer->size_class);
-        status = device->wrap(buffer->contents, size, wrapper);
+        status = device->wrap(buffer, wrapper);
         if (*wrapper)
             buffer->wrappings[i] = (wrapping){device, *wrapper};
     } else if (buffer->wrappings[i].device == device) {

@@ -10,22 +10,23 @@
 
 // All that this build knows, the preferred one first.
 static mo_device *const known[] = {
-#ifdef MLXOPS_METAL
+#if defined(MLXOPS_METAL)
     &mo_metal_device,
+#elif defined(__linux__)
+    &mo_cuda_device,
 #endif
     &mo_cpu_device,
 };
 
 #define N_KNOWN (sizeof known / sizeof *known)
 
-static pthread_once_t probed = PTHREAD_ONCE_INIT;
-static mo_device *devices[N_KNOWN];
-static size_t n_devices;
+// What has been found out about each. To ask a GPU's driver can take a tenth of a second, so that
+// it is asked only when the device, or whatever comes after it, is wanted.
+static pthread_mutex_t probing = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-    const char *name;
-    char reason[512];
-} missing[N_KNOWN];
-static size_t n_missing;
+    _Atomic(enum {UNKNOWN, USABLE, MISSING}) state;
+    char reason[512]; // why it is missing
+} found[N_KNOWN];
 
 // NULL: the first of the list.
 static _Atomic(mo_device *) chosen_default;
@@ -34,55 +35,75 @@ static atomic_bool in_forked_child;
 
 static _Atomic(bool (*)(void)) interrupt_check;
 
-static void probe(void) {
-    for (size_t i = 0; i < N_KNOWN; i++) {
-        char *reason = missing[n_missing].reason;
-        if (!known[i]->probe || known[i]->probe(reason, sizeof missing[n_missing].reason))
-            devices[n_devices++] = known[i];
-        else
-            missing[n_missing++].name = known[i]->name;
+// Called with the lock held.
+static void probe(size_t i) {
+    char *reason = found[i].reason;
+    const bool usable = !known[i]->probe || known[i]->probe(reason, sizeof found[i].reason);
+    atomic_store(&found[i].state, usable ? USABLE : MISSING);
+}
+
+static bool is_usable(size_t i) {
+    if (atomic_load(&found[i].state) == UNKNOWN) {
+        pthread_mutex_lock(&probing);
+        if (atomic_load(&found[i].state) == UNKNOWN)
+            probe(i);
+        pthread_mutex_unlock(&probing);
     }
+    return atomic_load(&found[i].state) == USABLE;
 }
 
 size_t mo_device_count(void) {
-    pthread_once(&probed, probe);
-    return n_devices;
+    size_t n = 0;
+    for (size_t i = 0; i < N_KNOWN; i++)
+        n += is_usable(i);
+    return n;
 }
 
 mo_device *mo_device_at(size_t index) {
-    return index < mo_device_count() ? devices[index] : NULL;
+    for (size_t i = 0; i < N_KNOWN; i++)
+        if (is_usable(i) && index-- == 0)
+            return known[i];
+    return NULL;
 }
 
 bool mo_device_missing(size_t index, const char **name, const char **reason) {
-    pthread_once(&probed, probe);
-    if (index >= n_missing)
-        return false;
-    *name = missing[index].name;
-    *reason = missing[index].reason;
-    return true;
+    for (size_t i = 0; i < N_KNOWN; i++)
+        if (!is_usable(i) && index-- == 0) {
+            *name = known[i]->name;
+            *reason = found[i].reason;
+            return true;
+        }
+    return false;
 }
 
 static mo_status no_such_device(const char *name) {
-    for (size_t i = 0; i < n_missing; i++)
-        if (strcmp(missing[i].name, name) == 0)
-            return mo_fail(MO_DEVICE_ERROR, "device '%s' cannot be used: %s", name,
-                           missing[i].reason);
     char names[256] = "";
     size_t used = 0;
-    for (size_t i = 0; i < n_devices && used < sizeof names; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, i == 0 ? "%s" : ", %s",
-                                 devices[i]->name);
+    for (size_t i = 0; i < N_KNOWN && used < sizeof names; i++)
+        if (is_usable(i))
+            used += (size_t)snprintf(names + used, sizeof names - used, used == 0 ? "%s" : ", %s",
+                                     known[i]->name);
     return mo_fail(MO_DEVICE_ERROR, "there is no device '%.64s' here; choose from: %s", name,
                    names);
 }
 
 mo_status mo_device_find(const char *name, mo_device **device) {
-    for (size_t i = 0; i < mo_device_count(); i++)
-        if (strcmp(devices[i]->name, name) == 0) {
-            *device = devices[i];
-            return MO_OK;
-        }
+    for (size_t i = 0; i < N_KNOWN; i++) {
+        if (strcmp(known[i]->name, name) != 0)
+            continue;
+        if (!is_usable(i))
+            return mo_fail(MO_DEVICE_ERROR, "device '%s' cannot be used: %s", name,
+                           found[i].reason);
+        *device = known[i];
+        return MO_OK;
+    }
     return no_such_device(name);
+}
+
+void mo_trim_devices(void) {
+    for (size_t i = 0; i < N_KNOWN; i++)
+        if (atomic_load(&found[i].state) == USABLE && known[i]->trim)
+            known[i]->trim();
 }
 
 const char *mo_device_name(const mo_device *device) {
@@ -117,10 +138,21 @@ bool mo_in_forked_child(void) {
     return atomic_load(&in_forked_child);
 }
 
+// The lock must be free in a forked child.
+
+static void before_fork(void) {
+    pthread_mutex_lock(&probing);
+}
+
+static void enter_parent(void) {
+    pthread_mutex_unlock(&probing);
+}
+
 static void enter_child(void) {
+    pthread_mutex_unlock(&probing);
     atomic_store(&in_forked_child, true);
 }
 
 __attribute__((constructor)) static void survive_fork(void) {
-    pthread_atfork(NULL, NULL, enter_child);
+    pthread_atfork(before_fork, enter_parent, enter_child);
 }

@@ -12,8 +12,8 @@ typedef struct mo_dispatch mo_dispatch; // encoder.h
 struct mo_device {
     const char *name;
 
-    // Whether this process can use the device; otherwise why not. Called once, before anything
-    // else. NULL: always.
+    // Whether this process can use the device; otherwise why not. Called once, when the device is
+    // first asked for, before anything else. NULL: always.
     bool (*probe)(char *why_not, size_t size);
 
     void (*describe)(char *text, size_t size);
@@ -23,10 +23,21 @@ struct mo_device {
     mo_status (*make_pipeline)(const mo_kernel *kernel, const mo_function_constant *constants,
                                size_t n_constants, void **state);
 
-    // A handle of memory of whole pages for kernels, NULL in *wrapper where the device cannot share
-    // it as it is. NULL for a device that reads any memory.
-    mo_status (*wrap)(void *memory, size_t size, void **wrapper);
-    void (*unwrap)(void *wrapper);
+    // What the device keeps with the memory of a buffer: a handle of pages that it shares, or what
+    // it knows of copies in memory of its own. NULL in *wrapper where it keeps nothing. It stays
+    // with the memory when the buffer has gone and the next one gets it.
+    mo_status (*wrap)(const mo_buffer *buffer, void **wrapper);
+
+    // The memory is to be unmapped: lets go of it and of the wrapper. false if that cannot be, so
+    // that the memory has to stay where it is.
+    bool (*unwrap)(void *wrapper);
+
+    // A frozen buffer has gone, and the contents with it: drops copies of them. NULL: it makes
+    // none.
+    void (*forget)(void *wrapper);
+
+    // Gives back the memory that the device keeps for later work. NULL: it keeps none.
+    void (*trim)(void);
 
     // Starts the dispatches; each sees what the ones before it wrote. They stay where they are
     // until finish. *in_flight is handed to it, NULL if the work is done already.
@@ -42,6 +53,12 @@ extern mo_device mo_cpu_device;
 
 // The Metal device (metal/metal_device.m), in builds for macOS.
 extern mo_device mo_metal_device;
+
+// The CUDA device (cuda/cuda_device.c), in builds for Linux. Its driver is looked for at run time.
+extern mo_device mo_cuda_device;
+
+// Has every device that is in use give back what it keeps for later work.
+void mo_trim_devices(void);
 
 // A child of a fork must not use the drivers that its parent used.
 bool mo_in_forked_child(void);

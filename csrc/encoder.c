@@ -1,6 +1,7 @@
 // Recording. Nothing runs before the commit, so an encoder that meets an error can be thrown away.
 
 #include "encoder.h"
+#include "buffer.h"
 #include "device.h"
 #include "status.h"
 
@@ -108,6 +109,10 @@ static mo_status check_argument(const mo_kernel *kernel, const mo_binding *bindi
     if (argument->kind == MO_ARGUMENT_BYTES && binding->n_bytes != argument->bytes)
         return mo_fail(MO_MISUSE, "argument %zu of kernel '%s' is %zu bytes, but %zu are set",
                        index, kernel->name, argument->bytes, binding->n_bytes);
+    if (argument->kind == MO_ARGUMENT_OUTPUT && mo_buffer_is_frozen(binding->buffer))
+        return mo_fail(MO_MISUSE,
+                       "argument %zu of kernel '%s' is written, but its buffer is frozen", index,
+                       kernel->name);
     return MO_OK;
 }
 

@@ -46,7 +46,8 @@ void mo_set_interrupt_check(bool (*interrupted)(void));
 
 typedef struct mo_device mo_device;
 
-// The devices of this process, the preferred one first. The CPU device is always there.
+// The devices of this process, the preferred one first. The CPU device is always there. Whether a
+// GPU is, is found out when it is first asked for.
 size_t mo_device_count(void);
 mo_device *mo_device_at(size_t index);
 
@@ -99,6 +100,10 @@ mo_status mo_buffer_borrow(const void *memory, size_t size, mo_buffer **buffer);
 // mapped file: a GPU need not copy it.
 mo_status mo_buffer_borrow_pages(const void *memory, size_t size, mo_buffer **buffer);
 
+// Promises that the contents never change again: a device with memory of its own then keeps a copy
+// of what it has used, until the buffer is freed or the space is needed. Before the buffer is used.
+void mo_buffer_freeze(mo_buffer *buffer);
+
 mo_buffer *mo_buffer_retain(mo_buffer *buffer);
 void mo_buffer_release(mo_buffer *buffer); // NULL is allowed
 
@@ -106,7 +111,7 @@ void *mo_buffer_contents(const mo_buffer *buffer);
 size_t mo_buffer_size(const mo_buffer *buffer);
 
 // Bytes of freed buffers that wait to be used again, how many they can become, and giving them all
-// back to the system.
+// back to the system, with what the devices keep for later work.
 size_t mo_buffer_cache_size(void);
 size_t mo_buffer_cache_limit(void);
 void mo_buffer_cache_clear(void);

@@ -36,8 +36,9 @@ def build(name: str, output: Path, extra: Sequence[str] = (), compiler: Sequence
     shaders = output.with_suffix(".shaders.c")
     embed = [sys.executable, "tools/embed_shaders.py", "shaders", str(shaders)]
     subprocess.run(embed, cwd=ROOT, check=True)
-    sources = [*ROOT.glob("csrc/*.c"), *ROOT.glob("csrc/ops/*.c"), *ROOT.glob("csrc/cpu/*.c")]
+    folders = ["", "ops/", "cpu/", *["cuda/"] * (sys.platform == "linux")]
+    sources = [path for folder in folders for path in ROOT.glob(f"csrc/{folder}*.c")]
     sources += [TESTS / "c" / f"{name}.c", shaders]
     command = [*(compiler or os.environ.get("CC", "cc").split()), *FLAGS, *extra]
-    command += ["-I", str(ROOT / "csrc"), *map(str, sources), "-lm", "-o", str(output)]
+    command += ["-I", str(ROOT / "csrc"), *map(str, sources), "-lm", "-ldl", "-o", str(output)]
     subprocess.run(command, check=True)

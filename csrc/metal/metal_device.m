@@ -200,25 +200,28 @@ static bool is_page_aligned(const void *memory) {
     return (uintptr_t)memory % MO_PAGE == 0;
 }
 
-static mo_status wrap(void *memory, size_t size, void **wrapper) {
+static mo_status wrap(const mo_buffer *buffer, void **wrapper) {
     mo_status status = check_process();
+    void *memory = mo_buffer_contents(buffer);
+    const size_t size = whole_pages(mo_buffer_capacity(buffer));
     *wrapper = NULL;
-    if (status != MO_OK || !is_page_aligned(memory))
+    if (status != MO_OK || !mo_buffer_has_pages(buffer) || !is_page_aligned(memory))
         return status;
     @autoreleasepool {
-        if (whole_pages(size) > [gpu maxBufferLength]) // in parts, when they are used
+        if (size > [gpu maxBufferLength]) // in parts, when they are used
             return MO_OK;
-        *wrapper = share(memory, whole_pages(size));
-        return *wrapper ? MO_OK : no_buffer(whole_pages(size));
+        *wrapper = share(memory, size);
+        return *wrapper ? MO_OK : no_buffer(size);
     }
 }
 
-static void unwrap(void *wrapper) {
+static bool unwrap(void *wrapper) {
     if (mo_in_forked_child()) // the driver is the parent's; so is what it holds
-        return;
+        return true;
     @autoreleasepool {
         [(id<MTLBuffer>)wrapper release];
     }
+    return true;
 }
 
 // ---- Work --------------------------------------------------------------------------------------

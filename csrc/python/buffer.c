@@ -54,6 +54,7 @@ static PyObject *borrow(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
         Py_DECREF(self);
         return mo_py_raise(status);
     }
+    mo_buffer_freeze(self->buffer);
     return (PyObject *)self;
 }
 
@@ -69,7 +70,7 @@ static void deallocate(PyObject *object) {
 PyDoc_STRVAR(
     doc, "Buffer(memory)\n--\n\n"
          "Memory that operations use in place: of a mapped file with the buffer protocol, which "
-         "is\nkept alive and locked, or the library's own.");
+         "is\nkept alive and locked and must not change, or the library's own.");
 
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)doc},

@@ -47,7 +47,8 @@ static PyObject *new_matrix(PyObject *owner, size_t offset, int64_t N, int64_t K
     return (PyObject *)self;
 }
 
-// A matrix with a Buffer of its own, whose blocks are yet to be written at *blocks.
+// A matrix with a Buffer of its own, whose blocks are yet to be written at *blocks. Then it is
+// frozen.
 static PyObject *allocate_matrix(int64_t N, int64_t K, void **blocks) {
     size_t size;
     mo_buffer *buffer;
@@ -62,6 +63,13 @@ static PyObject *allocate_matrix(int64_t N, int64_t K, void **blocks) {
         return NULL;
     PyObject *self = new_matrix(owner, 0, N, K);
     Py_DECREF(owner);
+    return self;
+}
+
+// The blocks have been written, and stay as they are. NULL is allowed; returns what it is given.
+static PyObject *freeze(PyObject *self) {
+    if (self)
+        mo_buffer_freeze(matrix_of(self)->buffer);
     return self;
 }
 
@@ -132,7 +140,7 @@ static PyObject *quantize(PyObject *type, PyObject *object) {
         }
     }
     Py_DECREF(array);
-    return self;
+    return freeze(self);
 }
 
 // A matrix with a copy of the view's bytes.
@@ -156,7 +164,7 @@ static PyObject *copy_blocks(Py_buffer *view, int64_t N, int64_t K) {
     PyObject *self = allocate_matrix(N, K, &blocks);
     if (self && PyBuffer_ToContiguous(blocks, view, view->len, 'C') < 0)
         Py_CLEAR(self);
-    return self;
+    return freeze(self);
 }
 
 PyDoc_STRVAR(from_blocks_doc,
@@ -274,7 +282,7 @@ static PyObject *concat(PyObject *type, PyObject *object) {
         blocks = (unsigned char *)blocks + size;
     }
     Py_DECREF(matrices);
-    return self;
+    return freeze(self);
 }
 
 // ---- Using matrices ----------------------------------------------------------------------------

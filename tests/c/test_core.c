@@ -131,21 +131,23 @@ static mo_status count_pipeline(const mo_kernel *kernel, const mo_function_const
 // It also counts the buffers that it has wrapped, and refuses those of 13 bytes.
 static int wrapped, wraps;
 
-static mo_status count_wrap(void *memory, size_t size, void **wrapper) {
+static mo_status count_wrap(const mo_buffer *buffer, void **wrapper) {
+    const size_t size = mo_buffer_size(buffer);
     *wrapper = NULL;
     if (size == 13)
         return mo_fail(MO_OUT_OF_MEMORY, "no 13");
-    if (size == 14)
+    if (size == 14 || !mo_buffer_has_pages(buffer))
         return MO_OK;
-    *wrapper = memory;
+    *wrapper = mo_buffer_contents(buffer);
     wrapped++;
     wraps++;
     return MO_OK;
 }
 
-static void count_unwrap(void *wrapper) {
+static bool count_unwrap(void *wrapper) {
     (void)wrapper;
     wrapped--;
+    return true;
 }
 
 static mo_device counting_device = {.name = "counting",

@@ -312,7 +312,7 @@ MUTATIONS = [
     Mutation(
         "maxBufferLength ignored",
         BACKEND,
-        "if (whole_pages(size) > [gpu maxBufferLength]) // in",
+        "if (size > [gpu maxBufferLength]) // in",
         "if (size == 0) // in",
     ),
     Mutation(
