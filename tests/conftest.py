@@ -22,17 +22,14 @@ if SIMULATED:
     import metal_sim
 
     CONTROL = metal_sim.build().control()
-    # What is tested by itself, or is a build of its own.
-    collect_ignore = [
-        "metal_sim",
-        "test_neon.py",
-        "cuda/test_translator.py",
-        "cuda/test_ptx.py",
-    ]
+    # What is tested by itself, and with the shipped build, which has the CUDA device.
+    collect_ignore = ["metal_sim", "test_neon.py", "cuda"]
 elif platform.system() == "Linux" and platform.machine() == "x86_64":
     collect_ignore = ["metal_device"]
 else:
     collect_ignore = ["metal_device", "metal_sim"]
+    if platform.system() != "Linux":
+        collect_ignore += ["cuda/test_cuda_device.py", "cuda/test_cuda_core.py"]
 
 # On the simulated GPU, threads and threadgroups run in ascending and in descending order.
 REVERSED = "metal reversed"
@@ -55,8 +52,8 @@ def device(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def keeps_subnormals(device: str) -> None:
-    """For tests of float32 subnormals: the simulated GPU keeps them, a real one may flush them."""
-    if device != "cpu" and not SIMULATED:
+    """For tests of float32 subnormals: an Apple GPU may flush them; all others keep them."""
+    if device == "metal" and not SIMULATED:
         pytest.skip("a GPU may flush float32 subnormals to zero: the one exception to equal bits")
 
 

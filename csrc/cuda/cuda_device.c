@@ -43,7 +43,7 @@ static compiled_shader *compiled_shaders;
 
 // The driver compiles the PTX, or has done so before and kept the result.
 static mo_status load_module(const mo_kernel *kernel, CUmodule *module) {
-    char call[128], log[512] = "";
+    char call[128], text[512], log[512] = "";
     const char *ptx = kernel->shader ? mo_shader_ptx(kernel->shader) : NULL;
     if (!ptx)
         return mo_fail(MO_DEVICE_ERROR, "CUDA: there is no PTX of kernel '%s'", kernel->name);
@@ -52,7 +52,10 @@ static mo_status load_module(const mo_kernel *kernel, CUmodule *module) {
     const CUresult result = mo_cuda.cuModuleLoadDataEx(module, ptx, 2, options, values);
     snprintf(call, sizeof call, "cuModuleLoadDataEx of shader '%s'", kernel->shader);
     const mo_status status = mo_cuda_check(result, call);
-    return status == MO_OK || !*log ? status : mo_fail(status, "%s: %s", mo_status_message(), log);
+    if (status == MO_OK || !*log)
+        return status;
+    snprintf(text, sizeof text, "%s", mo_status_message());
+    return mo_fail(status, "%s: %s", text, log);
 }
 
 static mo_status compile(const mo_kernel *kernel, compiled_shader **result) {
@@ -221,6 +224,9 @@ static mo_status finish(void *in_flight, bool discard) {
             status = mo_cuda_wait();
         else
             mo_cuda_wait_quietly();
+        mo_cuda_leave();
+    } else if (mo_cuda_enter_again()) {
+        mo_cuda_wait_quietly();
         mo_cuda_leave();
     }
     free_work(w);

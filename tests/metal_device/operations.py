@@ -1,4 +1,4 @@
-"""Small calls of every operation on the Metal device, and what they must give."""
+"""Small calls of every operation on a device, and what they must give."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def operations(m: int = 3) -> dict[str, Operation]:
 NAMES = list(operations())
 
 
-def assert_works(operation: Operation) -> None:
-    """The Metal device gives the bits of the CPU."""
+def assert_works(operation: Operation, device: str = "metal") -> None:
+    """The device gives the bits of the CPU."""
     expected = [result.copy() for result in operation("cpu")]
-    for result, other in zip(operation("metal"), expected, strict=True):
+    for result, other in zip(operation(device), expected, strict=True):
         assert_bits_equal(result, other)
