@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fresh_python
 import mlxops as mo
 from bits import assert_bits_equal
 from q4_0_data import normal_input, random_blocks
@@ -81,6 +82,35 @@ def test_a_device_can_stand_for_its_name(device: str, rng: np.random.Generator) 
     )
     mo.set_default_device(itself)
     assert mo.default_device() == itself
+
+
+def test_a_fork_does_not_disturb_the_parent(device: str) -> None:
+    """Memory that a driver has pinned stays the parent's, whoever writes to it first."""
+    fresh_python.run(
+        """
+        import os, sys
+        import numpy as np
+        import mlxops as mo
+
+        w = mo.Q4_0Matrix.quantize(np.ones((1000, 32)))
+        x = np.ones((7, 32), np.float32)
+        mo.mul_mv_q4_0(w, x, device=sys.argv[1])
+        for i in range(3):
+            reader, writer = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.close(writer)
+                os.read(reader, 1)  # until the parent has closed its end
+                os._exit(0)
+            for value in range(5):
+                y = mo.mul_mv_q4_0(w, x * value, device=sys.argv[1])
+                assert (y == 32 * value).all(), (i, value, y)
+            os.close(writer)
+            os.waitpid(child, 0)
+            os.close(reader)
+        """,
+        device,
+    )
 
 
 def test_an_unknown_default_is_refused_and_changes_nothing() -> None:

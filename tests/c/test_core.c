@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -144,16 +145,27 @@ static mo_status count_wrap(const mo_buffer *buffer, void **wrapper) {
     return MO_OK;
 }
 
+static bool lets_go = true;
+
 static bool count_unwrap(void *wrapper) {
     (void)wrapper;
     wrapped--;
-    return true;
+    return lets_go;
+}
+
+// And what it is told to forget.
+static int forgotten;
+
+static void count_forget(void *wrapper) {
+    (void)wrapper;
+    forgotten++;
 }
 
 static mo_device counting_device = {.name = "counting",
                                     .make_pipeline = count_pipeline,
                                     .wrap = count_wrap,
-                                    .unwrap = count_unwrap};
+                                    .unwrap = count_unwrap,
+                                    .forget = count_forget};
 
 static void *find_counting_pipeline(void *unused) {
     (void)unused;
@@ -269,6 +281,52 @@ static void test_wrappers(void) {
     CHECK(mo_buffer_wrapper(buffer, &counting_device, &wrapper) == MO_OK && !wrapper);
     mo_buffer_release(buffer);
     CHECK(wrapped == 0);
+}
+
+// The contents of a frozen buffer are forgotten when it is freed, while its memory stays wrapped.
+static void test_frozen_buffers(void) {
+    mo_buffer *buffer;
+    void *wrapper;
+    float memory[4];
+    mo_buffer_cache_clear();
+    CHECK(mo_buffer_alloc(100, &buffer) == MO_OK);
+    CHECK(mo_buffer_is_own(buffer) && !mo_buffer_is_frozen(buffer));
+    CHECK(mo_buffer_capacity(buffer) == MO_PAGE);
+    CHECK(mo_buffer_wrapper(buffer, &counting_device, &wrapper) == MO_OK && wrapper);
+    mo_buffer_freeze(buffer);
+    CHECK(mo_buffer_is_frozen(buffer));
+    mo_buffer_retain(buffer);
+    mo_buffer_release(buffer);
+    CHECK(forgotten == 0);
+    mo_buffer_release(buffer);
+    CHECK(forgotten == 1 && wrapped == 1);
+    CHECK(mo_buffer_alloc(100, &buffer) == MO_OK && !mo_buffer_is_frozen(buffer));
+    mo_buffer_release(buffer);
+    CHECK(forgotten == 1);
+
+    CHECK(mo_buffer_borrow_pages(memory, sizeof memory, &buffer) == MO_OK);
+    CHECK(!mo_buffer_is_own(buffer) && mo_buffer_capacity(buffer) == sizeof memory);
+    CHECK(mo_buffer_wrapper(buffer, &counting_device, &wrapper) == MO_OK && wrapper);
+    mo_buffer_freeze(buffer);
+    mo_buffer_release(buffer);
+    CHECK(forgotten == 2);
+    mo_buffer_cache_clear();
+    CHECK(wrapped == 0);
+}
+
+// Memory that a device has not let go of is not unmapped.
+static void test_memory_that_is_held(void) {
+    mo_buffer *buffer;
+    void *wrapper;
+    CHECK(mo_buffer_alloc(100, &buffer) == MO_OK);
+    CHECK(mo_buffer_wrapper(buffer, &counting_device, &wrapper) == MO_OK);
+    char *contents = mo_buffer_contents(buffer);
+    mo_buffer_release(buffer);
+    lets_go = false;
+    mo_buffer_cache_clear();
+    lets_go = true;
+    contents[MO_PAGE - 1] = 1;
+    CHECK(munmap(contents, MO_PAGE) == 0);
 }
 
 // ---- Encoder -----------------------------------------------------------------------------------
@@ -436,6 +494,9 @@ static void test_encoder_refuses(void) {
     CHECK_FAILS(mo_encoder_dispatch_threads(encoder, one, one), MO_MISUSE, "8 bytes");
     CHECK(mo_encoder_set_bytes(encoder, memory, 8, 1) == MO_OK);
     CHECK_FAILS(mo_encoder_dispatch_threads(encoder, one, one), MO_MISUSE, "argument 1");
+    CHECK(bind(encoder, buffer, buffer, 1) == MO_OK);
+    mo_buffer_freeze(buffer);
+    CHECK_FAILS(mo_encoder_dispatch_threads(encoder, one, one), MO_MISUSE, "frozen");
     mo_buffer_release(buffer);
     mo_encoder_free(encoder);
 
@@ -772,6 +833,8 @@ int main(void) {
     test_devices();
     test_buffers();
     test_wrappers();
+    test_frozen_buffers();
+    test_memory_that_is_held();
     test_encoder();
     test_rewind();
     test_interrupt_between_dispatches();

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import fake_cuda
 import pytest
+
+import fake_cuda
 
 CONTROL = fake_cuda.Control()
 

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fake_cuda
 import pytest
 
+import fake_cuda
 from metal_device.operations import NAMES
 
 # What the driver says of the codes that the tests let it return.
