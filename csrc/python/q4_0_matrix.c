@@ -415,7 +415,8 @@ PyDoc_STRVAR(
     "A weight matrix of shape (N, K) in GGUF's Q4_0 format: blocks of 32 weights, d * (q - 8),\n"
     "in 18 bytes. Immutable.\n\n"
     "Made by Q4_0Matrix.quantize, .from_blocks and .concat, and by mlxops.gguf.load. len() is\n"
-    "N; w[i:j] is a matrix of those rows, which shares the memory.");
+    "N; w[i:j] is a matrix of those rows, which shares the memory. A GPU with memory of its own\n"
+    "has a copy from the first use on, until the matrix is freed or the space is needed.");
 
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)doc},

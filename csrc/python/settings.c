@@ -118,8 +118,10 @@ static PyObject *cache_info(PyObject *module, PyObject *unused) {
                          (Py_ssize_t)mo_buffer_cache_limit());
 }
 
-PyDoc_STRVAR(clear_cache_doc, "clear_cache($module, /)\n--\n\n"
-                              "Give the memory of freed results and matrices back to the system.");
+PyDoc_STRVAR(clear_cache_doc,
+             "clear_cache($module, /)\n--\n\n"
+             "Give the memory of freed results and matrices back to the system, and\n"
+             "what a GPU keeps for later calls.");
 
 static PyObject *clear_cache(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;

@@ -173,8 +173,9 @@ class GGUFFile(Mapping[str, "_core.Q4_0Matrix | GGUFTensor"]):
 def load(path: Path) -> GGUFFile:
     """Open a GGUF file.
 
-    Nothing but its header is read. Do not truncate the file while it is open: as with every memory
-    map, the process would be killed when it touches what is gone.
+    Nothing but its header is read. Do not change the file while it is open, since a GPU may have a
+    copy of what was there. Nor truncate it: as with every memory map, the process would be killed
+    when it touches what is gone.
 
     Raises OSError if the file cannot be opened; ValueError, naming the file and where possible the
     tensor, if it is not GGUF, is truncated, or has a tensor that reaches past its end; ImportError

@@ -270,14 +270,16 @@ typedef struct launch {
 void canonical_order(const uint8_t *blocks, const float *x, int64_t m, int64_t K,
                      const int64_t *rows, int64_t n_rows, float *result);
 
-/* A buffer argument; the context is lost if it does not have that many bytes. */
-static void *argument(const launch *l, size_t index, size_t size) {
+/* A buffer argument; the context is lost if it is not aligned or has not that many bytes. */
+static void *argument(const launch *l, size_t index, size_t size, size_t alignment) {
     CUdeviceptr address;
     memcpy(&address, l->parameters[index], sizeof address);
     unsigned char *contents = translate(address, size);
+    if (address % alignment != 0)
+        contents = NULL;
     if (!contents) {
-        report("%s: argument %zu is not %zu bytes of device memory", l->function->name, index,
-               size);
+        report("%s: argument %zu is not %zu bytes of device memory at a multiple of %zu",
+               l->function->name, index, size, alignment);
         lost = ILLEGAL_ADDRESS;
     }
     return contents;
@@ -292,6 +294,11 @@ static int64_t inputs_at_once(const char *name) {
     return number > 0 ? number : 1;
 }
 
+/* Those that stage x move 16 bytes of it at once: _s4_r1_m1_d1_g8 and so on. */
+static size_t x_alignment(const launch *l) {
+    return strstr(l->function->name, "_f32_s") ? 16 : sizeof(float);
+}
+
 static void project(const launch *l, size_t n_weights) {
     struct {
         int64_t K, N, ne02, ne10, ne12, ne0, m;
@@ -303,10 +310,11 @@ static void project(const launch *l, size_t n_weights) {
     int64_t *rows = malloc((size_t)p.N * sizeof *rows);
     for (int64_t i = 0; i < p.N; i++)
         rows[i] = i;
-    const float *x = argument(l, n_weights, (size_t)(p.m * p.K) * sizeof *x);
+    const float *x = argument(l, n_weights, (size_t)(p.m * p.K) * sizeof *x, x_alignment(l));
     for (size_t i = 0; i < n_weights; i++) {
-        const uint8_t *weight = argument(l, i, (size_t)(p.N * (p.K / 32)) * 18);
-        float *result = argument(l, n_weights + 1 + i, (size_t)(p.m * p.N) * sizeof *result);
+        const uint8_t *weight = argument(l, i, (size_t)(p.N * (p.K / 32)) * 18, 2);
+        float *result =
+            argument(l, n_weights + 1 + i, (size_t)(p.m * p.N) * sizeof *result, sizeof *result);
         if (x && weight && result)
             canonical_order(weight, x, m, p.K, rows, p.N, result);
     }
@@ -318,10 +326,10 @@ static void split(const launch *l, size_t width) {
     uint32_t p[5];
     memcpy(p, l->parameters[4], sizeof p);
     const size_t seq = p[0], channels = p[4], word = width * sizeof(float);
-    const unsigned char *from = argument(l, 0, seq * channels * sizeof(float));
+    const unsigned char *from = argument(l, 0, seq * channels * sizeof(float), word);
     unsigned char *to[3];
     for (size_t i = 0; i < 3; i++)
-        to[i] = argument(l, i + 1, seq * p[i + 1] * sizeof(float));
+        to[i] = argument(l, i + 1, seq * p[i + 1] * sizeof(float), word);
     if (lost != SUCCESS)
         return;
     for (size_t z = 0; z < l->grid[2]; z++)

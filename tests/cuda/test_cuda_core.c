@@ -169,6 +169,26 @@ static void test_parts_far_apart(void) {
     mo_buffer_release(b);
 }
 
+// The wide kernel wants multiples of 16 bytes, also where a narrow one uses the same memory from
+// another byte on.
+static void test_alignment(void) {
+    const int64_t shape[2] = {2, 12}, part[2] = {2, 4};
+    for (size_t first = 0; first < 8; first++) {
+        mo_buffer *a = floats(1024), *b = floats(1024);
+        mo_encoder *encoder = begin();
+        CHECK(split(encoder, a, first, 8, b, (size_t[]){first, first + 8, first + 16}) == MO_OK);
+        const mo_array qkv = {a, 16 * sizeof(float), 2, shape};
+        mo_result q = {b, 400 * sizeof(float), 2, part}, k = {b, 408 * sizeof(float), 2, part};
+        mo_result v = {b, 416 * sizeof(float), 2, part};
+        CHECK(mo_qkv_split_f32(encoder, &qkv, 4, 4, 4, &q, &k, &v) == MO_OK);
+        run(encoder);
+        CHECK(at(b, 400) == 16 && at(b, 407) == 31 && at(b, 423) == 39);
+        CHECK(at(b, first + 1) == (float)first + 4);
+        mo_buffer_release(a);
+        mo_buffer_release(b);
+    }
+}
+
 // Memory of the caller's, at any address.
 static void test_borrowed(void) {
     static float memory[200], result[200];
@@ -355,6 +375,7 @@ int main(void) {
     test_chain();
     test_parts_of_one_buffer();
     test_parts_far_apart();
+    test_alignment();
     test_borrowed();
     test_frozen();
     test_command_buffers();
