@@ -100,14 +100,15 @@ static mo_status split(mo_encoder *encoder, mo_buffer *from, size_t offset, int6
 // What passes between two operations stays on the GPU, and comes back once.
 static void test_chain(void) {
     mo_buffer *a = floats(64), *b = floats(64), *c = floats(64);
+    const long launches = calls("cuLaunchKernel"), waits = calls("cuStreamSynchronize");
     transfers();
     mo_encoder *encoder = begin();
     CHECK(split(encoder, a, 0, 16, b, (size_t[]){0, 16, 32}) == MO_OK);
     CHECK(split(encoder, b, 0, 16, c, (size_t[]){0, 16, 32}) == MO_OK);
-    CHECK(at(b, 1) == 1 && calls("cuLaunchKernel") == 0); // nothing runs before the commit
+    CHECK(at(b, 1) == 1 && calls("cuLaunchKernel") == launches); // nothing runs before the commit
     run(encoder);
     CHECK(moved(">256 <256 <256 "));
-    CHECK(calls("cuStreamSynchronize") == 1);
+    CHECK(calls("cuStreamSynchronize") == waits + 1);
     for (size_t i = 0; i < 16; i++) {
         CHECK(at(b, i) == (float)(4 * i) && at(b, 16 + i) == (float)(4 * i + 1));
         CHECK(at(b, 32 + 2 * i) == (float)(4 * i + 2) && at(c, i) == at(b, 4 * i));
@@ -324,6 +325,83 @@ static void test_grid(void) {
     mo_buffer_release(a);
 }
 
+// ---- Host memory that runs out -----------------------------------------------------------------
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *memory, size_t size);
+
+// The allocation of this thread that fails, counted from 1; 0: none.
+static _Thread_local int failing;
+
+static bool fails(void) {
+    return failing > 0 && --failing == 0;
+}
+
+void *__wrap_malloc(size_t size) {
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size) {
+    return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *memory, size_t size) {
+    return fails() ? NULL : __real_realloc(memory, size);
+}
+
+// Two splits, of a frozen buffer and of an own one, each in its own parts of the result.
+static mo_status split_both(mo_buffer *frozen, mo_buffer *own, mo_buffer *out) {
+    mo_encoder *encoder;
+    mo_status status = mo_encoder_begin(cuda, &encoder);
+    if (status != MO_OK)
+        return status;
+    status = split(encoder, frozen, 0, 4, out, (size_t[]){0, 16, 32});
+    if (status == MO_OK)
+        status = split(encoder, own, 0, 4, out, (size_t[]){64, 80, 96});
+    if (status == MO_OK)
+        status = mo_encoder_commit(encoder);
+    if (status == MO_OK)
+        status = mo_encoder_wait(encoder);
+    mo_encoder_free(encoder);
+    return status;
+}
+
+// Fails the n-th allocation of a use of fresh buffers; false if there are not that many.
+static bool try_without(int n) {
+    mo_buffer *frozen = floats(64), *own = floats(64), *out = floats(128);
+    mo_buffer_freeze(frozen);
+    failing = n;
+    const mo_status status = split_both(frozen, own, out);
+    const bool failed = failing == 0;
+    failing = 0;
+    CHECK(status == (failed ? MO_OUT_OF_MEMORY : MO_OK));
+    CHECK(!failed || strstr(mo_status_message(), "out of memory"));
+    CHECK(split_both(frozen, own, out) == MO_OK && at(out, 1) == 4 && at(out, 64 + 17) == 5);
+    mo_buffer_release(frozen);
+    mo_buffer_release(own);
+    mo_buffer_release(out);
+    mo_buffer_cache_clear();
+    CHECK(allocated() == 0 && registered() == 0 && in_flight() == 0 && depth() == 0);
+    return failed;
+}
+
+static void test_host_memory(void) {
+    const mo_pipeline *pipeline;
+    mo_status status = MO_OUT_OF_MEMORY;
+    int attempts = 0;
+    for (; status == MO_OUT_OF_MEMORY; attempts++) {
+        failing = attempts + 1;
+        status = mo_find_pipeline(cuda, "qkv_split_f32", NULL, 0, &pipeline);
+        failing = 0;
+    }
+    CHECK(status == MO_OK && attempts == 3); // of the registry, and of the module
+    int n = 1;
+    while (n < 100 && try_without(n))
+        n++;
+    CHECK(n > 20);
+}
+
 // ---- Threads -----------------------------------------------------------------------------------
 
 static mo_buffer *shared;
@@ -372,6 +450,7 @@ int main(void) {
     CHECK(mo_device_find("cuda", &cuda) == MO_OK);
     if (!cuda)
         return 1;
+    test_host_memory();
     test_chain();
     test_parts_of_one_buffer();
     test_parts_far_apart();

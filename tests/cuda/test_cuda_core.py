@@ -22,7 +22,8 @@ SANITIZERS = {
 def test_c_program(sanitizer: str, tmp_path: Path) -> None:
     program = tmp_path / "test_cuda_core"
     source = Path(__file__).with_suffix(".c")
-    test_c_core.build(source, program, SANITIZERS[sanitizer])
+    wrap = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc"
+    test_c_core.build(source, program, [*SANITIZERS[sanitizer], wrap])
     run = subprocess.run(
         [program],
         env={**os.environ, **fake_cuda.environment(), "TSAN_OPTIONS": "halt_on_error=1"},
