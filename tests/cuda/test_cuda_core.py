@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import core_program
 import fake_cuda
-import test_c_core
 
 SANITIZERS = {
     "plain": [],
@@ -21,9 +21,8 @@ SANITIZERS = {
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_c_program(sanitizer: str, tmp_path: Path) -> None:
     program = tmp_path / "test_cuda_core"
-    source = Path(__file__).with_suffix(".c")
     wrap = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc"
-    test_c_core.build(source, program, [*SANITIZERS[sanitizer], wrap])
+    core_program.build("test_cuda_core", program, [*SANITIZERS[sanitizer], wrap])
     run = subprocess.run(
         [program],
         env={**os.environ, **fake_cuda.environment(), "TSAN_OPTIONS": "halt_on_error=1"},
