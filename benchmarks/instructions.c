@@ -1,7 +1,8 @@
 // How many cycles a core takes for the instructions that the AVX-512 kernels consist of, alone and
 // together: 8 independent groups, over and over. It bounds what a kernel can reach.
 //
-//     cc -O2 benchmarks/instructions.c -o build/instructions && build/instructions
+//     mkdir -p build && cc -O2 benchmarks/instructions.c -o build/instructions &&
+//     build/instructions
 
 #include <stdio.h>
 #include <time.h>

@@ -262,6 +262,39 @@ def test_interrupted(line: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("options", [["--json"], []], ids=["json", "tables"])
+def test_a_reader_that_has_seen_enough(options: list[str]) -> None:
+    """A closed pipe is no reason for a traceback."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlxops", *TINY, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(timeout=60) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk() -> None:
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "mlxops", *TINY, "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert process.returncode == 1
+    assert "python -m mlxops: " in process.stderr
+    assert "No space left" in process.stderr
+    assert "Traceback" not in process.stderr
+
+
 # ---- What is measured ---------------------------------------------------------------------------
 
 
@@ -390,7 +423,7 @@ def test_peers_compute_the_same(name: str, shape: tuple[int, int]) -> None:
 def test_a_folder_without_ggml(tmp_path: Path) -> None:
     found, missing = peers.find(1, tmp_path)
     assert "ggml" not in found
-    assert missing["ggml"] == f"it cannot be used: there is no libggml-base in {tmp_path}"
+    assert missing["ggml"] == f"it cannot be used: there is no libggml-cpu in {tmp_path}"
 
 
 def test_a_slow_peer_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,11 @@ void mo_place_beside_caller(const pthread_t *threads, int n) {
         n_placed = n;
 }
 
+bool mo_may_run_beside_caller(void) {
+    cpu_set_t allowed;
+    return sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) > 1;
+}
+
 void mo_forget_placement(void) {
     n_placed = 0;
 }
@@ -33,6 +38,10 @@ void mo_forget_placement(void) {
 
 void mo_place_beside_caller(const pthread_t *threads, int n) {
     (void)threads, (void)n;
+}
+
+bool mo_may_run_beside_caller(void) {
+    return true;
 }
 
 void mo_forget_placement(void) {

@@ -12,6 +12,9 @@
 // threads stay where they are. Not for several threads at once.
 void mo_place_beside_caller(const pthread_t *threads, int n);
 
+// Whether the calling thread may use more than one processor. True where that is not known.
+bool mo_may_run_beside_caller(void);
+
 // The threads do not exist any more.
 void mo_forget_placement(void);
 

@@ -26,11 +26,15 @@ typedef struct projection {
     const mo_isa *isa;
 } projection;
 
-// The first input of a panel. Panels differ by one input at most: the inputs that are left over do
-// not pay for a pass of their own.
+// Where part i begins if n rows of x are divided into parts that differ by one at most: none of
+// them pays for a pass of its own over the weights.
+static int64_t begin_of(int64_t i, int64_t parts, int64_t n) {
+    const int64_t more = n % parts;
+    return n / parts * i + (i < more ? i : more);
+}
+
 static int64_t first_input(const projection *p, int64_t panel) {
-    const int64_t more = p->m % p->panels;
-    return p->m / p->panels * panel + (panel < more ? panel : more);
+    return begin_of(panel, p->panels, p->m);
 }
 
 // One row of x for the first of n_inputs places: [group][step][input][lane]. Lane 2 p + h meets
@@ -89,10 +93,11 @@ static void project_rows(void *context, size_t begin, size_t end) {
     }
 }
 
-// Inputs from `first` on, up to n of them.
-static mo_status project_inputs(const projection *whole, int64_t first, int64_t n, float *scratch) {
+// Inputs from `first` to `end`.
+static mo_status project_inputs(const projection *whole, int64_t first, int64_t end,
+                                float *scratch) {
     projection p = *whole;
-    p.m = n < whole->m - first ? n : whole->m - first;
+    p.m = end - first;
     p.panels = (p.m - 1) / MO_MAX_INPUTS + 1;
     p.x = whole->x + first * p.K;
     for (size_t w = 0; w < p.n_weights; w++)
@@ -111,27 +116,25 @@ static size_t arranged_floats(int64_t K, int lanes) {
     return ((size_t)K + group - 1) / group * group;
 }
 
-// How many rows of x a part has; parts differ by one panel at most.
-static int64_t inputs_of_part(const projection *p) {
-    int64_t most = (int64_t)(PART_FLOATS / p->input_size) / MO_MAX_INPUTS;
-    if (most < PART_PANELS)
-        most = PART_PANELS;
-    const int64_t panels = (p->m - 1) / MO_MAX_INPUTS + 1, parts = (panels - 1) / most + 1;
-    const int64_t inputs = ((panels - 1) / parts + 1) * MO_MAX_INPUTS;
-    return inputs < p->m ? inputs : p->m;
+static int64_t count_parts(const projection *p) {
+    const int64_t fitting = (int64_t)(PART_FLOATS / p->input_size) / MO_MAX_INPUTS;
+    const int64_t panels = fitting > PART_PANELS ? fitting : PART_PANELS;
+    return (p->m - 1) / (panels * MO_MAX_INPUTS) + 1;
 }
 
 static mo_status project(projection *p, const proj_q4_0_params *params) {
     p->isa = mo_chosen_isa();
     p->N = params->ne01, p->K = params->ne00, p->m = params->ne1;
     p->input_size = p->isa->lanes > 0 ? arranged_floats(p->K, p->isa->lanes) : (size_t)p->K;
-    const int64_t inputs = inputs_of_part(p);
+    const int64_t parts = count_parts(p);
+    const size_t longest = (size_t)begin_of(1, parts, p->m);
     mo_buffer *scratch = NULL;
     mo_status status = MO_OK;
     if (p->isa->lanes > 0)
-        status = mo_buffer_alloc((size_t)inputs * p->input_size * sizeof(float), &scratch);
-    for (int64_t first = 0; first < p->m && status == MO_OK; first += inputs)
-        status = project_inputs(p, first, inputs, scratch ? mo_buffer_contents(scratch) : NULL);
+        status = mo_buffer_alloc(longest * p->input_size * sizeof(float), &scratch);
+    for (int64_t i = 0; i < parts && status == MO_OK; i++)
+        status = project_inputs(p, begin_of(i, parts, p->m), begin_of(i + 1, parts, p->m),
+                                scratch ? mo_buffer_contents(scratch) : NULL);
     mo_buffer_release(scratch);
     return status;
 }

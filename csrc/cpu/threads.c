@@ -51,12 +51,14 @@ typedef struct job {
     range *ranges;
     size_t n_ranges; // one for each thread
     size_t joined;   // threads, the caller included
+    bool shared;
+    unsigned long process; // that shares it, as in forks
     atomic_bool interrupted;
 } job;
 
 static struct {
     pthread_mutex_t busy; // held by the caller whose job this is
-    pthread_mutex_t lock; // guards everything below
+    pthread_mutex_t lock; // guards everything below; what is atomic is also read without it
     pthread_cond_t new_job;
     pthread_cond_t finished;
     job *current;
@@ -69,8 +71,6 @@ static struct {
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .new_job = PTHREAD_COND_INITIALIZER,
           .finished = PTHREAD_COND_INITIALIZER};
-
-static range shared_ranges[MO_MAX_THREADS]; // of the current job
 
 // How many forks lie between this process and the one that loaded the library.
 static atomic_ulong forks;
@@ -121,6 +121,12 @@ static void divide(job *j, range *ranges, size_t n_ranges) {
     }
 }
 
+// Whether this is a child that the interrupt check forked, and the job its parent's: what other
+// threads had begun stayed with them.
+static bool is_left_behind(const job *j) {
+    return j->shared && atomic_load(&forks) != j->process;
+}
+
 // For the caller's thread.
 static void poll_interrupt(job *j) {
     if (!atomic_load(&j->interrupted) && mo_poll_interrupt())
@@ -131,7 +137,7 @@ static void poll_interrupt(job *j) {
 static void run_pieces(job *j, size_t own, bool is_caller) {
     for (size_t i = 0; i < j->n_ranges; i++) {
         range *r = &j->ranges[(own + i) % j->n_ranges];
-        while (!atomic_load(&j->interrupted)) {
+        while (!atomic_load(&j->interrupted) && !is_left_behind(j)) {
             const size_t piece = atomic_fetch_add(&r->next, 1);
             if (piece >= r->end)
                 break;
@@ -214,6 +220,7 @@ static void start_threads(int n) {
 
 static void run_alone(job *j) {
     range whole;
+    j->shared = false;
     divide(j, &whole, 1);
     run_pieces(j, 0, true);
 }
@@ -230,6 +237,8 @@ static void wait_for_others(job *j) {
         if (pthread_cond_timedwait(&pool.finished, &pool.lock, &soon) == ETIMEDOUT) {
             pthread_mutex_unlock(&pool.lock);
             poll_interrupt(j);
+            if (is_left_behind(j))
+                return;
             pthread_mutex_lock(&pool.lock);
         }
     }
@@ -238,28 +247,33 @@ static void wait_for_others(job *j) {
 
 // Called with pool.busy held, which it releases.
 static void share(job *j, size_t threads) {
-    const unsigned long process = atomic_load(&forks);
-    divide(j, shared_ranges, threads);
-    j->joined = 1;
-    pthread_mutex_lock(&pool.lock);
+    range ranges[MO_MAX_THREADS];
     const int helpers = (int)threads - 1;
+    divide(j, ranges, threads);
+    j->joined = 1;
+    j->shared = true;
+    j->process = atomic_load(&forks);
+    pthread_mutex_lock(&pool.lock);
     start_threads(helpers);
-    mo_place_beside_caller(pool.threads, helpers < pool.n_threads ? helpers : pool.n_threads);
+    mo_place_beside_caller(pool.threads, pool.n_threads);
     pool.current = j;
     pool.generation++;
-    pthread_cond_broadcast(&pool.new_job);
+    for (int i = 0; i < helpers; i++)
+        pthread_cond_signal(&pool.new_job);
     pthread_mutex_unlock(&pool.lock);
 
     run_pieces(j, 0, true);
 
-    pthread_mutex_lock(&pool.lock);
-    pool.current = NULL; // no more may join
-    pthread_mutex_unlock(&pool.lock);
-    wait_for_others(j);
-    if (atomic_load(&forks) == process)
-        pthread_mutex_unlock(&pool.busy);
-    else // The interrupt check forked: what other threads had begun stayed with them.
+    if (!is_left_behind(j)) {
+        pthread_mutex_lock(&pool.lock);
+        pool.current = NULL; // no more may join
+        pthread_mutex_unlock(&pool.lock);
+        wait_for_others(j);
+    }
+    if (is_left_behind(j))
         run_alone(j);
+    else
+        pthread_mutex_unlock(&pool.busy);
 }
 
 static bool is_small(size_t n, size_t cost) {
@@ -284,8 +298,9 @@ mo_status mo_parallel_for(void (*work)(void *context, size_t begin, size_t end),
         poll_interrupt(&j); // there may be much small work
     } else {
         j.pieces = count_pieces(n, cost, threads);
-        // While another caller has the pool, its threads are busy: this one does its work alone.
-        if (threads == 1 || pthread_mutex_trylock(&pool.busy) != 0)
+        // While another caller has the pool, its threads are busy: this one does its work alone. So
+        // it does where there is no other processor for them.
+        if (threads == 1 || !mo_may_run_beside_caller() || pthread_mutex_trylock(&pool.busy) != 0)
             run_alone(&j);
         else
             share(&j, threads);

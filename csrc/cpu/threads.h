@@ -13,7 +13,7 @@
 //
 // MO_INTERRUPTED if the interrupt check, which the caller polls between pieces, says to stop: the
 // rest of the pieces is then left undone. Pieces are as small as that needs, if cost is about
-// right.
+// right and one of the n takes no longer.
 mo_status mo_parallel_for(void (*work)(void *context, size_t begin, size_t end), void *context,
                           size_t n, size_t cost);
 

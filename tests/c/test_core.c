@@ -775,10 +775,27 @@ static void test_work_of_the_check(void) {
 #ifndef EMULATED
 static pid_t forked;
 
+static atomic_uchar done_in_child[5000];
+
+static void mark_done_in_child(void *context, size_t begin, size_t end) {
+    (void)context;
+    pause_ms(1);
+    for (size_t i = begin; i < end; i++)
+        done_in_child[i]++;
+}
+
+// The child has work of its own before it returns to its parent's.
 static bool fork_in_check(void) {
-    if (++checks == 1) {
-        fflush(stdout);
-        forked = fork();
+    if (++checks != 1)
+        return false;
+    fflush(stdout);
+    forked = fork();
+    if (forked == 0) {
+        CHECK(mo_parallel_for(mark_done_in_child, NULL, 5000, 100000) == MO_OK);
+        size_t once = 0;
+        for (size_t i = 0; i < 5000; i++)
+            once += done_in_child[i] == 1;
+        CHECK(once == 5000);
     }
     return false;
 }

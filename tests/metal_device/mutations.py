@@ -332,7 +332,7 @@ MUTATIONS = [
     Mutation(
         "Metal freed after fork",
         BACKEND,
-        "    if (mo_in_forked_child()) // the driver is the parent's; so is what it holds\n        return;\n",
+        "    if (mo_in_forked_child()) // the driver is the parent's; so is what it holds\n        return true;\n",
         "",
     ),
     Mutation(

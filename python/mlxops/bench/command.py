@@ -60,12 +60,14 @@ def shape(text: str) -> tuple[int, int]:
 def split(text: str) -> tuple[int, int, int, int]:
     """SEQ,Q,K,V."""
     seq, q_sp, k_sp, v_sp = numbers(text, "SEQ,Q,K,V")
+    if q_sp + k_sp + v_sp >= 2**31:
+        raise argparse.ArgumentTypeError(f"Q + K + V = {q_sp + k_sp + v_sp} is above 2^31 - 1")
     return seq, q_sp, k_sp, v_sp
 
 
 def rows(text: str) -> list[int]:
-    """M,..."""
-    return numbers(text, "M,...")
+    """M,..., each once."""
+    return list(dict.fromkeys(numbers(text, "M,...")))
 
 
 def threads(text: str) -> int:

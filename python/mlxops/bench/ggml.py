@@ -115,7 +115,7 @@ class GGML:
 
     def __init__(self, threads: int, folder: Path | None) -> None:
         if folder:
-            source = f"from {folder}"
+            source = f"from {find(folder, 'cpu')}"
         else:
             [folder] = map(Path, import_module("libggml").__path__)
             source = f"from libggml-python {metadata.version('libggml-python')}"

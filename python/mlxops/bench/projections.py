@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 
 import mlxops as mo
@@ -50,7 +51,7 @@ class Mlxops:
 
 def activations(m: int, K: int) -> Float32:
     """Normal data [m, K]; the first rows are those of a smaller m."""
-    return np.random.default_rng(K).standard_normal((m, K), np.float32)
+    return default_rng(K).standard_normal((m, K), np.float32)
 
 
 def exact(weights: Weights, x: Float32) -> NDArray[np.float64]:

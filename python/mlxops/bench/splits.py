@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
+from numpy.random import default_rng
 
 import mlxops as mo
 from mlxops.bench.measurement import Measurement
@@ -27,7 +28,7 @@ def measure(
 ) -> Iterator[Measurement]:
     """Time one shape: by mlxops on the device, and by NumPy if asked."""
     q_sp, k_sp, v_sp = spans
-    one = np.random.default_rng(seq).standard_normal((seq, sum(spans)), np.float32)
+    one = default_rng(seq).standard_normal((seq, sum(spans)), np.float32)
     copies = list(np.tile(one, (stopwatch.cold_bytes // one.nbytes + 1, 1, 1)))
     split = partial(mo.qkv_split, device=device)
     by: dict[str, tuple[str, list[Call]]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from numpy.random import default_rng
 from numpy.typing import NDArray
 
 import mlxops as mo
@@ -16,7 +17,7 @@ class Weights:
     """Two random [N, K] matrices: all nibbles, and scales as trained weights have them."""
 
     def __init__(self, N: int, K: int, cold_bytes: int) -> None:
-        rng = np.random.default_rng(20230815)
+        rng = default_rng(20230815)
         blocks = rng.integers(0, 256, (2, N, K // 32, 18), np.uint8)
         scales = rng.choice([-1, 1], (2, N, K // 32)) * rng.uniform(0.002, 0.02, (2, N, K // 32))
         blocks[..., :2] = scales.astype("<f2")[..., None].view(np.uint8)
