@@ -18,7 +18,7 @@ kernel void fused_dual_proj_q4_0_staged(device const block_q4_0 *weight_a [[buff
                                         uint3 threadgroup_position [[threadgroup_position_in_grid]],
                                         ushort lane [[thread_index_in_simdgroup]],
                                         ushort simdgroup [[simdgroup_index_in_threadgroup]]) {
-    threadgroup float4 staged[STAGED_SIZE(M)];
+    threadgroup float4 staged[staged_size<S, M>()];
     const bool is_b = simdgroup % 2 == 1;
     project_staged<S, R, M, D, G>(is_b ? weight_b : weight_a, input, is_b ? dst_b : dst_a, params,
                                   threadgroup_position, lane, simdgroup, simdgroup / 2, G / 2,
@@ -26,21 +26,25 @@ kernel void fused_dual_proj_q4_0_staged(device const block_q4_0 *weight_a [[buff
 }
 
 // clang-format off
+template [[host_name("kernel_fused_dual_proj_q4_0_f32_s1_r2_m1_d8_g8")]]
+    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S1_R2_M1_D8_G8>) fused_dual_proj_q4_0_staged<PROJ_S1_R2_M1_D8_G8>;
 template [[host_name("kernel_fused_dual_proj_q4_0_f32_s4_r1_m1_d1_g8")]]
     kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S4_R1_M1_D1_G8>) fused_dual_proj_q4_0_staged<PROJ_S4_R1_M1_D1_G8>;
-template [[host_name("kernel_fused_dual_proj_q4_0_f32_s4_r1_m1_d2_g8")]]
-    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S4_R1_M1_D2_G8>) fused_dual_proj_q4_0_staged<PROJ_S4_R1_M1_D2_G8>;
-template [[host_name("kernel_fused_dual_proj_q4_0_f32_s1_r1_m1_d8_g4")]]
-    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S1_R1_M1_D8_G4>) fused_dual_proj_q4_0_staged<PROJ_S1_R1_M1_D8_G4>;
-template [[host_name("kernel_fused_dual_proj_q4_0_f32_s4_r1_m2_d2_g8")]]
-    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S4_R1_M2_D2_G8>) fused_dual_proj_q4_0_staged<PROJ_S4_R1_M2_D2_G8>;
-template [[host_name("kernel_fused_dual_proj_q4_0_f32_s1_r1_m2_d8_g4")]]
-    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S1_R1_M2_D8_G4>) fused_dual_proj_q4_0_staged<PROJ_S1_R1_M2_D8_G4>;
-template [[host_name("kernel_fused_dual_proj_q4_0_f32_s4_r1_m4_d2_g8")]]
-    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S4_R1_M4_D2_G8>) fused_dual_proj_q4_0_staged<PROJ_S4_R1_M4_D2_G8>;
-template [[host_name("kernel_fused_dual_proj_q4_0_f32_s4_r2_m4_d1_g4")]]
-    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S4_R2_M4_D1_G4>) fused_dual_proj_q4_0_staged<PROJ_S4_R2_M4_D1_G4>;
-template [[host_name("kernel_fused_dual_proj_q4_0_f32_s4_r1_m8_d1_g4")]]
-    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S4_R1_M8_D1_G4>) fused_dual_proj_q4_0_staged<PROJ_S4_R1_M8_D1_G4>;
-template [[host_name("kernel_fused_dual_proj_q4_0_f32_s4_r2_m8_d1_g4")]]
-    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S4_R2_M8_D1_G4>) fused_dual_proj_q4_0_staged<PROJ_S4_R2_M8_D1_G4>;
+template [[host_name("kernel_fused_dual_proj_q4_0_f32_s4_r2_m1_d1_g8")]]
+    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S4_R2_M1_D1_G8>) fused_dual_proj_q4_0_staged<PROJ_S4_R2_M1_D1_G8>;
+template [[host_name("kernel_fused_dual_proj_q4_0_f32_s1_r2_m2_d4_g8")]]
+    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S1_R2_M2_D4_G8>) fused_dual_proj_q4_0_staged<PROJ_S1_R2_M2_D4_G8>;
+template [[host_name("kernel_fused_dual_proj_q4_0_f32_s4_r1_m2_d1_g8")]]
+    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S4_R1_M2_D1_G8>) fused_dual_proj_q4_0_staged<PROJ_S4_R1_M2_D1_G8>;
+template [[host_name("kernel_fused_dual_proj_q4_0_f32_s4_r2_m2_d1_g8")]]
+    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S4_R2_M2_D1_G8>) fused_dual_proj_q4_0_staged<PROJ_S4_R2_M2_D1_G8>;
+template [[host_name("kernel_fused_dual_proj_q4_0_f32_s1_r2_m4_d2_g8")]]
+    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S1_R2_M4_D2_G8>) fused_dual_proj_q4_0_staged<PROJ_S1_R2_M4_D2_G8>;
+template [[host_name("kernel_fused_dual_proj_q4_0_f32_s4_r1_m4_d1_g8")]]
+    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S4_R1_M4_D1_G8>) fused_dual_proj_q4_0_staged<PROJ_S4_R1_M4_D1_G8>;
+template [[host_name("kernel_fused_dual_proj_q4_0_f32_s4_r2_m4_d1_g8")]]
+    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S4_R2_M4_D1_G8>) fused_dual_proj_q4_0_staged<PROJ_S4_R2_M4_D1_G8>;
+template [[host_name("kernel_fused_dual_proj_q4_0_f32_s1_r2_m8_d4_g8")]]
+    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S1_R2_M8_D4_G8>) fused_dual_proj_q4_0_staged<PROJ_S1_R2_M8_D4_G8>;
+template [[host_name("kernel_fused_dual_proj_q4_0_f32_s4_r2_m8_d1_g8")]]
+    kernel decltype(fused_dual_proj_q4_0_staged<PROJ_S4_R2_M8_D1_G8>) fused_dual_proj_q4_0_staged<PROJ_S4_R2_M8_D1_G8>;

@@ -20,15 +20,17 @@
 // inputs of a lane, steps of 16 blocks that are on their way from memory, simdgroups of a
 // threadgroup}, as in their names. For single and dual alike; of a dual projection half of the
 // simdgroups work on each weight.
+#define PROJ_S1_R2_M1_D8_G8 1, 2, 1, 8, 8
 #define PROJ_S4_R1_M1_D1_G8 4, 1, 1, 1, 8
-#define PROJ_S4_R1_M1_D2_G8 4, 1, 1, 2, 8
-#define PROJ_S1_R1_M1_D8_G4 1, 1, 1, 8, 4
-#define PROJ_S4_R1_M2_D2_G8 4, 1, 2, 2, 8
-#define PROJ_S1_R1_M2_D8_G4 1, 1, 2, 8, 4
-#define PROJ_S4_R1_M4_D2_G8 4, 1, 4, 2, 8
-#define PROJ_S4_R2_M4_D1_G4 4, 2, 4, 1, 4
-#define PROJ_S4_R1_M8_D1_G4 4, 1, 8, 1, 4
-#define PROJ_S4_R2_M8_D1_G4 4, 2, 8, 1, 4
+#define PROJ_S4_R2_M1_D1_G8 4, 2, 1, 1, 8
+#define PROJ_S1_R2_M2_D4_G8 1, 2, 2, 4, 8
+#define PROJ_S4_R1_M2_D1_G8 4, 1, 2, 1, 8
+#define PROJ_S4_R2_M2_D1_G8 4, 2, 2, 1, 8
+#define PROJ_S1_R2_M4_D2_G8 1, 2, 4, 2, 8
+#define PROJ_S4_R1_M4_D1_G8 4, 1, 4, 1, 8
+#define PROJ_S4_R2_M4_D1_G8 4, 2, 4, 1, 8
+#define PROJ_S1_R2_M8_D4_G8 1, 2, 8, 4, 8
+#define PROJ_S4_R2_M8_D1_G8 4, 2, 8, 1, 8
 
 // Function constants of the projections. Where one is not set, the params' value is used.
 #define PROJ_FC_NE12 700

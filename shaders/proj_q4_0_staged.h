@@ -4,17 +4,38 @@
 //
 // A lane owns S of the 32 partial sums of a row (1 or 4), so that a simdgroup works on S rows at
 // once, or on S R where a lane has R rows. In each step the simdgroup takes 16 blocks of its rows.
-// Of the next D steps the words of the weight are on their way while one is added. Words of two or
-// four bytes are loaded, and the nibbles become floats without shifts and conversions.
+// A lane has the weight's words of D steps; as soon as some of them are used, those of D steps
+// later are asked for in their place. Words of two or four bytes are loaded, and the nibbles become
+// floats without shifts and conversions.
 //
 // Wanted: x begins at a multiple of 16 bytes; for S = 4 also K a multiple of 64, and a weight that
 // begins at a multiple of 4 bytes.
 
-// Steps whose input is in threadgroup memory at once, for M inputs; and the float4s of one column
-// of the input's blocks there, two more than needed so that lanes meet different banks.
-#define STAGED_STEPS(M) (8 / (M))
-#define STAGED_PITCH(M) (16 * STAGED_STEPS(M) + 2)
-#define STAGED_SIZE(M) (8 * (M)*STAGED_PITCH(M))
+// Steps whose input is in threadgroup memory at once, for M inputs.
+template <int S, int M> constexpr int staged_steps() {
+    return S == 1 ? 8 / M : M < 4 ? 4 / M : 1;
+}
+
+// The float4s of one column of the input's blocks there: two more than needed, so that lanes meet
+// different banks. A block has 8 columns.
+template <int S, int M> constexpr int staged_pitch() {
+    return 16 * staged_steps<S, M>() + 2;
+}
+
+template <int S, int M> constexpr int staged_size() {
+    return 8 * M * staged_pitch<S, M>();
+}
+
+// The float4s of the input that each of 32 G threads copies at once.
+template <int S, int M, int G> constexpr int copied_size() {
+    return 8 * 16 * staged_steps<S, M>() * M / (32 * G);
+}
+
+// Whether they are on their way while the steps before are added: worth the registers where a step
+// is long.
+constexpr bool copies_ahead(int M) {
+    return M == 8;
+}
 
 // What a lane has of a row in one step, by its S.
 template <int S> struct lane_share;
@@ -28,20 +49,24 @@ template <> struct lane_share<1> {
 // Two blocks: partial sums t to t + 3.
 template <> struct lane_share<4> { uint words[9]; };
 
-inline void load_share(device const block_q4_0 *block, short half_of_block,
+// Loads the words of a share that partial sum v is the last one to need (of d, the first one of its
+// block); those of all partial sums are the whole share.
+inline void load_words(device const block_q4_0 *block, short half_of_block, short,
                        thread lane_share<1> &share) {
     device const ushort *words = (device const ushort *)block;
     share.d = words[0];
     UNROLL
-    for (short i = 0; i < 4; i++)
-        share.qs[i] = words[1 + half_of_block * 4 + i];
+    for (short w = 0; w < 4; w++)
+        share.qs[w] = words[1 + half_of_block * 4 + w];
 }
 
-inline void load_share(device const block_q4_0 *block, short, thread lane_share<4> &share) {
+inline void load_words(device const block_q4_0 *block, short, short v,
+                       thread lane_share<4> &share) {
     device const uint *words = (device const uint *)block;
+    const short begin = 2 * v + v / 3, end = 2 * v + 2 + v / 2; // 0, 2, 4, 7 to 9
     UNROLL
-    for (short i = 0; i < 9; i++)
-        share.words[i] = words[i];
+    for (short w = begin; w < end; w++)
+        share.words[w] = words[w];
 }
 
 // d of partial sum v of a share.
@@ -75,77 +100,107 @@ inline void decode(uint qs, uint exponent, thread float *weights) {
 // Where block b of the staged ones is in a column. The lanes of four partial sums read every other
 // block: the odd ones follow the even ones.
 template <int S, int M> inline short staged_place(short b) {
-    return S == 4 ? b % 2 * (8 * STAGED_STEPS(M)) + b / 2 : b;
+    return S == 4 ? b % 2 * (8 * staged_steps<S, M>()) + b / 2 : b;
 }
 
-// Copies the blocks from `first` on, as many as there are and are staged at once, of M inputs that
-// follow one another. Those after input `last` are copies of it. `t` is the thread's index among
-// the 32 G.
+// One thread's share of the blocks that are staged at once, from block `first` on, of M inputs that
+// follow one another. Inputs after `last` are copies of it, and after the row's end there are
+// zeros. `t` is the thread's index among the 32 G.
 template <int S, int M, int G>
-inline void stage(device const float4 *inputs, short last, int blocks_per_row, int first,
-                  threadgroup float4 *staged, short t) {
-    const short columns = 8 * 16 * STAGED_STEPS(M); // of an input, in the order of the input
+inline void load_inputs(device const float4 *inputs, short last, int blocks_per_row, int first,
+                        short t, thread float4 *copied) {
+    const short columns = 8 * 16 * staged_steps<S, M>(); // of an input, in the order of the input
     UNROLL
-    for (short begin = 0; begin < M * columns; begin += 32 * G) {
-        const short i = (begin + t) / columns, j = (begin + t) % columns;
+    for (short n = 0; n < copied_size<S, M, G>(); n++) {
+        const short i = (n * 32 * G + t) / columns, j = (n * 32 * G + t) % columns;
         // (8 rows of 2^31 floats are 2^32 float4s.)
         const uint place = uint(min(i, last)) * (uint(blocks_per_row) * 8) + uint(first * 8 + j);
-        if (first + j / 8 < blocks_per_row)
-            staged[(i * 8 + j % 8) * STAGED_PITCH(M) + staged_place<S, M>(j / 8)] = inputs[place];
+        copied[n] = first + j / 8 < blocks_per_row ? inputs[place] : float4(0.0f);
+    }
+}
+
+template <int S, int M, int G>
+inline void store_inputs(thread const float4 *copied, short t, threadgroup float4 *staged) {
+    const short columns = 8 * 16 * staged_steps<S, M>();
+    UNROLL
+    for (short n = 0; n < copied_size<S, M, G>(); n++) {
+        const short i = (n * 32 * G + t) / columns, j = (n * 32 * G + t) % columns;
+        staged[(i * 8 + j % 8) * staged_pitch<S, M>() + staged_place<S, M>(j / 8)] = copied[n];
     }
 }
 
 template <int S, int R, int M> struct partial_sums { float of[S][R][M]; };
 
-// Adds the shares of one step; block and half_of_block are those of the lane's first partial sum,
-// block counted from the first staged one.
+// Adds what belongs to partial sum v of the shares of R rows; d are their scales, x is where the
+// input of the half block begins.
 template <int S, int R, int M>
-inline void add_step(thread const lane_share<S> *shares, threadgroup const float4 *staged,
-                     short block, short half_of_block, uint exponent,
-                     thread partial_sums<S, R, M> &sums) {
+inline void add_half_block(thread const lane_share<S> *shares, thread const float *d, short v,
+                           threadgroup const float4 *x, uint exponent,
+                           thread partial_sums<S, R, M> &sums) {
+    float acc[R][M];
     UNROLL
-    for (short v = 0; v < S; v++) {
-        const short column = S == 1 ? half_of_block * 2 : v % 2 * 2;
-        threadgroup const float4 *x =
-            staged + column * STAGED_PITCH(M) + staged_place<S, M>(block + v / 2);
-        float acc[R][M];
+    for (short r = 0; r < R; r++) {
+        UNROLL
+        for (short i = 0; i < M; i++)
+            acc[r][i] = 0.0f;
+    }
+    UNROLL
+    for (short c = 0; c < 2; c++) {
+        float weights[R][8];
         UNROLL
         for (short r = 0; r < R; r++) {
-            UNROLL
-            for (short i = 0; i < M; i++)
-                acc[r][i] = 0.0f;
+            const uint qs = quants(shares[r], v, c);
+            decode(qs, exponent, weights[r]);
+            decode(qs >> 16, exponent, weights[r] + 4);
         }
         UNROLL
-        for (short c = 0; c < 2; c++) {
-            float weights[R][8];
+        for (short i = 0; i < M; i++) {
+            const float4 lo = x[(i * 8 + c) * staged_pitch<S, M>()];
+            const float4 hi = x[(i * 8 + c + 4) * staged_pitch<S, M>()];
             UNROLL
             for (short r = 0; r < R; r++) {
-                const uint qs = quants(shares[r], v, c);
-                decode(qs, exponent, weights[r]);
-                decode(qs >> 16, exponent, weights[r] + 4);
-            }
-            UNROLL
-            for (short i = 0; i < M; i++) {
-                const float4 lo = x[(i * 8 + c) * STAGED_PITCH(M)];
-                const float4 hi = x[(i * 8 + c + 4) * STAGED_PITCH(M)];
-                UNROLL
-                for (short r = 0; r < R; r++) {
-                    thread const float *w = weights[r];
-                    float sum = acc[r][i];
-                    sum = fma(hi.x, w[1], fma(lo.x, w[0], sum));
-                    sum = fma(hi.y, w[3], fma(lo.y, w[2], sum));
-                    sum = fma(hi.z, w[5], fma(lo.z, w[4], sum));
-                    sum = fma(hi.w, w[7], fma(lo.w, w[6], sum));
-                    acc[r][i] = sum;
-                }
+                thread const float *w = weights[r];
+                float sum = acc[r][i];
+                sum = fma(hi.x, w[1], fma(lo.x, w[0], sum));
+                sum = fma(hi.y, w[3], fma(lo.y, w[2], sum));
+                sum = fma(hi.z, w[5], fma(lo.z, w[4], sum));
+                sum = fma(hi.w, w[7], fma(lo.w, w[6], sum));
+                acc[r][i] = sum;
             }
         }
+    }
+    UNROLL
+    for (short r = 0; r < R; r++) {
         UNROLL
-        for (short r = 0; r < R; r++) {
-            const float d = scale(shares[r], v);
+        for (short i = 0; i < M; i++)
+            sums.of[v][r][i] = fma(d[r], acc[r][i], sums.of[v][r][i]);
+    }
+}
+
+// Adds the shares of one step and loads those of another in their place, if it is within the rows.
+// `staged` is where the input of the lane's first block begins; `ahead` is the block to load, from
+// the lane's first one on.
+template <int S, int R, int M>
+inline void add_step(thread lane_share<S> *shares, threadgroup const float4 *staged,
+                     thread device const block_q4_0 *const *rows, int ahead, bool loads,
+                     short half_of_block, uint exponent, thread partial_sums<S, R, M> &sums) {
+    float d[R];
+    UNROLL
+    for (short v = 0; v < S; v++) {
+        const short half_block = S == 1 ? half_of_block : v % 2;
+        if (v % 2 == 0) {
             UNROLL
-            for (short i = 0; i < M; i++)
-                sums.of[v][r][i] = fma(d, acc[r][i], sums.of[v][r][i]);
+            for (short r = 0; r < R; r++)
+                d[r] = scale(shares[r], v);
+        }
+        add_half_block<S, R, M>(shares, d, v,
+                                staged + half_block * 2 * staged_pitch<S, M>() +
+                                    staged_place<S, M>(v / 2),
+                                exponent, sums);
+        if (loads) {
+            UNROLL
+            for (short r = 0; r < R; r++)
+                load_words(rows[r] + ahead, half_of_block, v, shares[r]);
         }
     }
 }
@@ -202,10 +257,17 @@ inline void project_staged(device const block_q4_0 *weight, device const float *
     for (short d = 0; d < D; d++) {
         if (d * 16 + block_0 < blocks_per_row) {
             UNROLL
-            for (short r = 0; r < R; r++)
-                load_share(rows[r] + d * 16, half_of_block, shares[d][r]);
+            for (short r = 0; r < R; r++) {
+                UNROLL
+                for (short v = 0; v < S; v++)
+                    load_words(rows[r] + d * 16, half_of_block, v, shares[d][r]);
+            }
         }
     }
+    const short t = simdgroup * 32 + lane;
+    float4 copied[copied_size<S, M, G>()];
+    if (copies_ahead(M))
+        load_inputs<S, M, G>(inputs, n_inputs - 1, blocks_per_row, 0, t, copied);
     partial_sums<S, R, M> sums;
     UNROLL
     for (short v = 0; v < S; v++) {
@@ -220,22 +282,22 @@ inline void project_staged(device const block_q4_0 *weight, device const float *
     for (int first = 0; first < blocks_per_row; first += 16 * D) {
         UNROLL
         for (short d = 0; d < D; d++) {
-            const int step = first + d * 16, ahead = step + 16 * D + block_0; // blocks
-            const short place = step / 16 % STAGED_STEPS(M) * 16;
+            const int step = first + d * 16, ahead = step + 16 * D; // blocks
+            const short place = step / 16 % staged_steps<S, M>() * 16;
             if (place == 0 && step < blocks_per_row) {
+                if (!copies_ahead(M))
+                    load_inputs<S, M, G>(inputs, n_inputs - 1, blocks_per_row, step, t, copied);
                 threadgroup_barrier(mem_flags::mem_threadgroup);
-                stage<S, M, G>(inputs, n_inputs - 1, blocks_per_row, step, staged,
-                               simdgroup * 32 + lane);
+                store_inputs<S, M, G>(copied, t, staged);
                 threadgroup_barrier(mem_flags::mem_threadgroup);
+                if (copies_ahead(M))
+                    load_inputs<S, M, G>(inputs, n_inputs - 1, blocks_per_row,
+                                         step + 16 * staged_steps<S, M>(), t, copied);
             }
             if (step + block_0 < blocks_per_row)
-                add_step<S, R, M>(shares[d], staged, place + block_0, half_of_block, exponent,
+                add_step<S, R, M>(shares[d], staged + staged_place<S, M>(place + block_0), rows,
+                                  ahead, ahead + block_0 < blocks_per_row, half_of_block, exponent,
                                   sums);
-            if (ahead < blocks_per_row) {
-                UNROLL
-                for (short r = 0; r < R; r++)
-                    load_share(rows[r] + ahead - block_0, half_of_block, shares[d][r]);
-            }
         }
     }
 

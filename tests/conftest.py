@@ -1,5 +1,6 @@
 """What every test shares: the devices, the independent reference, the demo model, fixed seeds."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from canonical_reference import CanonicalReference
 from float_environment import FloatEnvironment
 
 REPOSITORY = Path(__file__).parent.parent
+
+# What the developer has tuned is not used here, nor in the processes that tests start.
+os.environ["MLXOPS_TUNING"] = ""
 
 if SIMULATED:
     import metal_sim

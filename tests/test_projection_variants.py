@@ -16,16 +16,10 @@ from canonical_reference import CanonicalReference
 from mlxops import _core
 from q4_0_data import SCALES, normal_input, random_blocks, set_scale
 
-VARIANTS = _core.projection_variants()
+INPUTS = _core.projection_variants()
+VARIANTS = list(INPUTS)
 Blocks = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
-
-
-def inputs_of(variant: str) -> int:
-    """How many rows of x it takes at a time."""
-    found = re.search(r"_m(\d+)", variant)
-    assert found is not None
-    return int(found[1])
 
 
 def takes(variant: str, K: int) -> bool:
@@ -73,7 +67,7 @@ def test_shapes(
 ) -> None:
     if not takes(variant, K):
         K += 32
-    x = normal_input(rng, inputs_of(variant) + extra, K)
+    x = normal_input(rng, INPUTS[variant] + extra, K)
     assert_canonical((random_blocks(rng, N, K), random_blocks(rng, N, K)), x, device, reference)
 
 
@@ -99,7 +93,7 @@ def test_scales(
     set_scale(a, scale)
     set_scale(b, scale, 17)
     zeros = np.zeros((1, K), np.float32)
-    x = np.concatenate([normal_input(rng, inputs_of(variant), K), zeros, -zeros])
+    x = np.concatenate([normal_input(rng, INPUTS[variant], K), zeros, -zeros])
     assert_canonical((a, b), x, device, reference)
 
 
@@ -109,7 +103,7 @@ def test_values_of_every_kind(
 ) -> None:
     """Subnormals, sums that cancel or overflow; NaN and infinity in one row and one block only."""
     N, K = 18, 1088
-    m = inputs_of(variant) + 1
+    m = INPUTS[variant] + 1
     x = np.ldexp(normal_input(rng, m, K), rng.integers(-149, 118, (m, K)).astype(np.int32))
     x[-1, 33] = np.nan
     x[0, 1056] = np.inf
@@ -139,7 +133,7 @@ def test_blocks_from_the_end_on_are_not_executed(
     by_block[..., 1] = 0xBC  # the half -1.0
     by_block[..., 2:] = 0x88  # q - 8 = 0
     blocks = by_block.reshape(N, K // 32 * 18)
-    x = np.full((inputs_of(variant), K), np.float32(1e-38))
+    x = np.full((INPUTS[variant], K), np.float32(1e-38))
     assert_canonical((blocks, blocks), x, device, reference)
 
 
@@ -147,7 +141,7 @@ def test_a_slice_of_rows(
     variant: str, device: str, reference: CanonicalReference, rng: np.random.Generator
 ) -> None:
     N, K = 40, 128
-    blocks, x = random_blocks(rng, N, K), normal_input(rng, inputs_of(variant), K)
+    blocks, x = random_blocks(rng, N, K), normal_input(rng, INPUTS[variant], K)
     weight = mo.Q4_0Matrix.from_blocks(blocks, (N, K))
     for rows in (slice(1, 8), slice(7, 40), slice(39, 40)):
         result = mo.mul_mv_q4_0(weight[rows], x, device=device)
@@ -206,7 +200,7 @@ def test_a_variant_that_does_not_exist() -> None:
 
 
 CLASSES_OF_M = [(1,), (2,), (3, 4), (5, 8, 100)]
-CLASSES_OF_ROWS = [(1, 4096), (4097, 16384), (16385, 2**31 - 1)]
+CLASSES_OF_ROWS = [(1, 2048), (2049, 4096), (4097, 12288), (12289, 2**31 - 1)]
 
 
 @pytest.mark.parametrize("device_name", ["metal", "cuda"])
@@ -239,7 +233,20 @@ def test_a_choice_is_one_for_its_class(device_name: str) -> None:
 def test_defaults_take_as_many_inputs_as_there_are(device_name: str) -> None:
     for ms, inputs in zip(CLASSES_OF_M, (1, 2, 4, 8), strict=True):
         for all_rows in CLASSES_OF_ROWS:
-            assert inputs_of(_core.projection_choice(device_name, ms[0], all_rows[0])) == inputs
+            assert INPUTS[_core.projection_choice(device_name, ms[0], all_rows[0])] == inputs
+
+
+def test_the_names_say_how_many_rows_of_x_they_take() -> None:
+    for name, inputs in INPUTS.items():
+        found = re.search(r"_m(\d+)", name)
+        assert found is not None
+        assert int(found[1]) == inputs
+
+
+def test_the_classes_are_those_of_the_choice() -> None:
+    ms, rows = _core.projection_classes()
+    assert ms == tuple(each[-1] for each in CLASSES_OF_M[:-1])
+    assert rows == tuple(each[-1] for each in CLASSES_OF_ROWS[:-1])
 
 
 def test_other_devices_use_the_plain_ones() -> None:

@@ -39,6 +39,9 @@ struct alignas(16) uint4 {
 };
 struct alignas(16) float4 {
     float x, y, z, w;
+    float4() = default;
+    explicit float4(float value) : x(value), y(value), z(value), w(value) {
+    }
 };
 
 template <typename To, typename From> inline To as_type(From from) {

@@ -30,29 +30,23 @@
 
 static const mo_projection_variant variants[] = {MO_PROJECTION_VARIANTS(PLAIN, STAGED)};
 
-// The classes of m and of the rows of all weights: up to this, and one more.
-static const int64_t m_limits[] = {1, 2, 4};
-static const int64_t row_limits[] = {4096, 16384};
-#define N_M_CLASSES 4
-#define N_ROW_CLASSES 3
+static const mo_projection_classes classes = {.m = {1, 2, 4}, .rows = {2048, 4096, 12288}};
 
 // By class of m, then of rows. Those for CUDA are the fastest on an H200 with the weights in its
 // memory; no Mac has tuned those for Metal.
 #define V(name) MO_VARIANT_##name
+#define FOUR(v)                                                                                    \
+    { v, v, v, v }
 static struct {
     const char *device;
-    _Atomic unsigned char variant[N_M_CLASSES][N_ROW_CLASSES];
+    _Atomic unsigned char variant[MO_N_M_LIMITS + 1][MO_N_ROW_LIMITS + 1];
 } choices[] = {
-    {"metal",
-     {{V(plain_m1), V(plain_m1), V(plain_m1)},
-      {V(plain_m2), V(plain_m2), V(plain_m2)},
-      {V(plain_m4), V(plain_m4), V(plain_m4)},
-      {V(plain_m8), V(plain_m8), V(plain_m8)}}},
+    {"metal", {FOUR(V(plain_m1)), FOUR(V(plain_m2)), FOUR(V(plain_m4)), FOUR(V(plain_m8))}},
     {"cuda",
-     {{V(s1_r1_m1_d8_g4), V(s4_r1_m1_d2_g8), V(s4_r1_m1_d1_g8)},
-      {V(s1_r1_m2_d8_g4), V(s4_r1_m2_d2_g8), V(s4_r1_m2_d2_g8)},
-      {V(s4_r1_m4_d2_g8), V(s4_r1_m4_d2_g8), V(s4_r2_m4_d1_g4)},
-      {V(s4_r1_m8_d1_g4), V(s4_r2_m8_d1_g4), V(s4_r2_m8_d1_g4)}}},
+     {{V(s1_r2_m1_d8_g8), V(s4_r1_m1_d1_g8), V(s4_r1_m1_d1_g8), V(s4_r2_m1_d1_g8)},
+      {V(s1_r2_m2_d4_g8), V(s1_r2_m2_d4_g8), V(s4_r1_m2_d1_g8), V(s4_r1_m2_d1_g8)},
+      {V(s1_r2_m4_d2_g8), V(s1_r2_m4_d2_g8), V(s4_r1_m4_d1_g8), V(s4_r2_m4_d1_g8)},
+      {V(s1_r2_m8_d4_g8), V(s1_r2_m8_d4_g8), V(s4_r2_m8_d1_g8), V(s4_r2_m8_d1_g8)}}},
 };
 
 static _Atomic int forced = -1;
@@ -64,12 +58,23 @@ static size_t class_of(int64_t value, const int64_t *limits, size_t n_limits) {
     return i;
 }
 
+static size_t m_class(int64_t m) {
+    return class_of(m, classes.m, MO_N_M_LIMITS);
+}
+
 static _Atomic unsigned char *choice(const char *device, int64_t m, int64_t rows) {
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
         if (strcmp(choices[i].device, device) == 0)
-            return &choices[i].variant[class_of(m, m_limits, N_M_CLASSES - 1)]
-                                      [class_of(rows, row_limits, N_ROW_CLASSES - 1)];
+            return &choices[i].variant[m_class(m)][class_of(rows, classes.rows, MO_N_ROW_LIMITS)];
     return NULL;
+}
+
+const mo_projection_classes *mo_projection_classes_of_shapes(void) {
+    return &classes;
+}
+
+bool mo_projection_has_choice(const char *device) {
+    return choice(device, 1, 1) != NULL;
 }
 
 const mo_projection_variant *mo_projection_variant_at(size_t index) {
@@ -89,7 +94,7 @@ static mo_status fail_unknown(const char *name) {
 }
 
 size_t mo_projection_plain_choice(int64_t m) {
-    return class_of(m, m_limits, N_M_CLASSES - 1);
+    return m_class(m);
 }
 
 size_t mo_projection_choice(const char *device, int64_t m, int64_t rows) {

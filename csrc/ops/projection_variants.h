@@ -15,15 +15,17 @@
     PLAIN(plain_m2, "_m2", 2, PROJ_ROWS_PER_SIMDGROUP_M2)                                          \
     PLAIN(plain_m4, "_m4", 4, PROJ_ROWS_PER_SIMDGROUP_M4)                                          \
     PLAIN(plain_m8, "_m8", 8, PROJ_ROWS_PER_SIMDGROUP_M8)                                          \
+    STAGED(s1_r2_m1_d8_g8, "_s1_r2_m1_d8_g8", PROJ_S1_R2_M1_D8_G8)                                 \
     STAGED(s4_r1_m1_d1_g8, "_s4_r1_m1_d1_g8", PROJ_S4_R1_M1_D1_G8)                                 \
-    STAGED(s4_r1_m1_d2_g8, "_s4_r1_m1_d2_g8", PROJ_S4_R1_M1_D2_G8)                                 \
-    STAGED(s1_r1_m1_d8_g4, "_s1_r1_m1_d8_g4", PROJ_S1_R1_M1_D8_G4)                                 \
-    STAGED(s4_r1_m2_d2_g8, "_s4_r1_m2_d2_g8", PROJ_S4_R1_M2_D2_G8)                                 \
-    STAGED(s1_r1_m2_d8_g4, "_s1_r1_m2_d8_g4", PROJ_S1_R1_M2_D8_G4)                                 \
-    STAGED(s4_r1_m4_d2_g8, "_s4_r1_m4_d2_g8", PROJ_S4_R1_M4_D2_G8)                                 \
-    STAGED(s4_r2_m4_d1_g4, "_s4_r2_m4_d1_g4", PROJ_S4_R2_M4_D1_G4)                                 \
-    STAGED(s4_r1_m8_d1_g4, "_s4_r1_m8_d1_g4", PROJ_S4_R1_M8_D1_G4)                                 \
-    STAGED(s4_r2_m8_d1_g4, "_s4_r2_m8_d1_g4", PROJ_S4_R2_M8_D1_G4)
+    STAGED(s4_r2_m1_d1_g8, "_s4_r2_m1_d1_g8", PROJ_S4_R2_M1_D1_G8)                                 \
+    STAGED(s1_r2_m2_d4_g8, "_s1_r2_m2_d4_g8", PROJ_S1_R2_M2_D4_G8)                                 \
+    STAGED(s4_r1_m2_d1_g8, "_s4_r1_m2_d1_g8", PROJ_S4_R1_M2_D1_G8)                                 \
+    STAGED(s4_r2_m2_d1_g8, "_s4_r2_m2_d1_g8", PROJ_S4_R2_M2_D1_G8)                                 \
+    STAGED(s1_r2_m4_d2_g8, "_s1_r2_m4_d2_g8", PROJ_S1_R2_M4_D2_G8)                                 \
+    STAGED(s4_r1_m4_d1_g8, "_s4_r1_m4_d1_g8", PROJ_S4_R1_M4_D1_G8)                                 \
+    STAGED(s4_r2_m4_d1_g8, "_s4_r2_m4_d1_g8", PROJ_S4_R2_M4_D1_G8)                                 \
+    STAGED(s1_r2_m8_d4_g8, "_s1_r2_m8_d4_g8", PROJ_S1_R2_M8_D4_G8)                                 \
+    STAGED(s4_r2_m8_d1_g8, "_s4_r2_m8_d1_g8", PROJ_S4_R2_M8_D1_G8)
 
 #define MO_VARIANT_NUMBER(name, ...) MO_VARIANT_##name,
 enum {
@@ -49,9 +51,23 @@ const mo_projection_variant *mo_projection_variant_at(size_t index);
 size_t mo_projection_choice(const char *device, int64_t m, int64_t rows);
 size_t mo_projection_plain_choice(int64_t m);
 
-// Changes the choice for all shapes of the class that m and rows belong to: m is 1, 2, 3 to 4, or
-// more; rows are 4096 at the most, 16,384 at the most, or more. MO_INVALID_VALUE if the device has
-// no choice or there is no such variant.
+// The classes of shapes that a device chooses for: the largest m, and the largest number of rows of
+// all weights, of each but the last, which has no end.
+#define MO_N_M_LIMITS 3
+#define MO_N_ROW_LIMITS 3
+
+typedef struct mo_projection_classes {
+    int64_t m[MO_N_M_LIMITS];
+    int64_t rows[MO_N_ROW_LIMITS];
+} mo_projection_classes;
+
+const mo_projection_classes *mo_projection_classes_of_shapes(void);
+
+// Whether a device has a choice.
+bool mo_projection_has_choice(const char *device);
+
+// Changes the choice for all shapes of the class that m and rows belong to. MO_INVALID_VALUE if the
+// device has no choice or there is no such variant.
 mo_status mo_projection_set_choice(const char *device, int64_t m, int64_t rows, const char *name);
 
 // Makes every projection of the process use one variant, for tests and measurements; one that does

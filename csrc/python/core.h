@@ -107,9 +107,14 @@ bool mo_py_init_matrix(PyObject *module);
 #define MO_PY_FUNCTION(name) ((PyCFunction)(void (*)(void))(name))
 #define MO_PY_VECTORCALL (METH_FASTCALL | METH_KEYWORDS)
 
-// ---- operations.c, settings.c ------------------------------------------------------------------
+// ---- operations.c, settings.c, tuning.c --------------------------------------------------------
 
 extern PyMethodDef mo_py_operations[];
 extern PyMethodDef mo_py_settings[];
+extern PyMethodDef mo_py_tuning[];
+
+// Before a device's first operation: has it use the kernels that `python -m mlxops tune` found to
+// be the fastest. false with an exception.
+bool mo_py_apply_tuning(const mo_device *device);
 
 #endif

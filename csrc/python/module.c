@@ -70,6 +70,7 @@ static int execute(PyObject *module) {
     if (!add_exceptions(module) || !mo_py_init_buffer(module) || !mo_py_init_matrix(module) ||
         PyModule_AddFunctions(module, mo_py_operations) < 0 ||
         PyModule_AddFunctions(module, mo_py_settings) < 0 ||
+        PyModule_AddFunctions(module, mo_py_tuning) < 0 ||
         PyModule_AddStringConstant(module, "__version__", MLXOPS_VERSION) < 0 ||
         !check_environment() || !find_main_thread())
         return -1;

@@ -47,7 +47,8 @@ static PyObject *collect(call *c) {
 static PyObject *run(encode_function encode, call *c, PyObject *input, const char *input_name,
                      PyObject *out, PyObject *device) {
     PyObject *result = NULL;
-    if (mo_py_device(device, &c->device) && mo_py_take_outputs(out, c->n_results, c->results) &&
+    if (mo_py_device(device, &c->device) && mo_py_apply_tuning(c->device) &&
+        mo_py_take_outputs(out, c->n_results, c->results) &&
         mo_py_input(input, input_name, out, &c->input) &&
         mo_py_describe_outputs(c->n_results, c->results)) {
         mo_status status;

@@ -2,7 +2,6 @@
 // are no operations.
 
 #include "cpu/read_memory.h"
-#include "ops/projection_variants.h"
 #include "python/core.h"
 
 PyDoc_STRVAR(devices_doc, "devices($module, /)\n--\n\n"
@@ -177,75 +176,6 @@ static PyObject *gguf_check(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(
-    projection_variants_doc,
-    "projection_variants($module, /)\n--\n\n"
-    "The names of the kernels that a projection can use; those that a device uses are its\n"
-    "choice by shape, and all give the same bits.");
-
-static PyObject *projection_variants(PyObject *module, PyObject *unused) {
-    (void)module, (void)unused;
-    PyObject *list = PyList_New(MO_N_PROJECTION_VARIANTS);
-    for (size_t i = 0; i < MO_N_PROJECTION_VARIANTS && list; i++) {
-        PyObject *name = PyUnicode_FromString(mo_projection_variant_at(i)->name);
-        if (name)
-            PyList_SET_ITEM(list, (Py_ssize_t)i, name);
-        else
-            Py_CLEAR(list);
-    }
-    return list;
-}
-
-PyDoc_STRVAR(force_projection_variant_doc,
-             "force_projection_variant($module, name, /)\n--\n\n"
-             "Make every projection of the process use one variant, for tests and measurements;\n"
-             "None ends that. Operands that it does not take are a ValueError then.");
-
-static PyObject *force_projection_variant(PyObject *module, PyObject *name) {
-    (void)module;
-    const char *text = name == Py_None ? NULL : PyUnicode_AsUTF8(name);
-    if (!text && name != Py_None)
-        return NULL;
-    const mo_status status = mo_projection_force_variant(text);
-    if (status != MO_OK)
-        return mo_py_raise(status);
-    Py_RETURN_NONE;
-}
-
-PyDoc_STRVAR(projection_choice_doc,
-             "projection_choice($module, device, m, rows, /)\n--\n\n"
-             "The name of the variant that a device uses for m rows of x and `rows` rows of all\n"
-             "weights together.");
-
-static PyObject *projection_choice(PyObject *module, PyObject *args) {
-    (void)module;
-    const char *device;
-    long long m, rows;
-    if (!PyArg_ParseTuple(args, "sLL:projection_choice", &device, &m, &rows))
-        return NULL;
-    const size_t index = mo_projection_choice(device, m, rows);
-    return PyUnicode_FromString(mo_projection_variant_at(index)->name);
-}
-
-PyDoc_STRVAR(
-    set_projection_choice_doc,
-    "set_projection_choice($module, device, m, rows, name, /)\n--\n\n"
-    "Change that for all shapes of the same class: m is 1, 2, 3 to 4, or more; rows are\n"
-    "4096 at the most, 16,384 at the most, or more. ValueError if there is no such device\n"
-    "or variant.");
-
-static PyObject *set_projection_choice(PyObject *module, PyObject *args) {
-    (void)module;
-    const char *device, *name;
-    long long m, rows;
-    if (!PyArg_ParseTuple(args, "sLLs:set_projection_choice", &device, &m, &rows, &name))
-        return NULL;
-    const mo_status status = mo_projection_set_choice(device, m, rows, name);
-    if (status != MO_OK)
-        return mo_py_raise(status);
-    Py_RETURN_NONE;
-}
-
 PyMethodDef mo_py_settings[] = {
     {"devices", devices, METH_NOARGS, devices_doc},
     {"missing_devices", missing_devices, METH_NOARGS, missing_devices_doc},
@@ -257,9 +187,5 @@ PyMethodDef mo_py_settings[] = {
     {"clear_cache", clear_cache, METH_NOARGS, clear_cache_doc},
     {"read_memory", read_memory, METH_O, read_memory_doc},
     {"gguf_check", gguf_check, METH_VARARGS, gguf_check_doc},
-    {"projection_variants", projection_variants, METH_NOARGS, projection_variants_doc},
-    {"force_projection_variant", force_projection_variant, METH_O, force_projection_variant_doc},
-    {"projection_choice", projection_choice, METH_VARARGS, projection_choice_doc},
-    {"set_projection_choice", set_projection_choice, METH_VARARGS, set_projection_choice_doc},
     {NULL, NULL, 0, NULL},
 };

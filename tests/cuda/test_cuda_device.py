@@ -85,6 +85,44 @@ control.check()
     fake_cuda.run(code)
 
 
+TUNED = """
+file = Path(sys.argv[1])
+os.environ["MLXOPS_TUNING"] = str(file)
+tuning = Tuning("cuda", sys.argv[2], [Choice(1, 2048, "plain_m1", {})])
+_tuning.write(file, [tuning])
+if sys.argv[3:]:
+    file.write_text(file.read_text()[:-9])
+w, x = matrix(4, 64), normal_input(rng, 1, 64)
+before = _core.projection_choice("cuda", 1, 8)
+mo.mul_mv_q4_0(w, x, device="cpu")
+assert _core.projection_choice("cuda", 1, 8) == before != "plain_m1"
+check(w, x)
+print(_core.projection_choice("cuda", 1, 8) == "plain_m1")
+_tuning.write(file, [])
+_core.set_projection_choice("cuda", 1, 8, "s4_r1_m1_d1_g8")
+_tuning.write(file, [tuning])
+check(w, x)
+assert _core.projection_choice("cuda", 1, 8) == "s4_r1_m1_d1_g8", "it is read once"
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpu", "extra", "used"),
+    [
+        ("Fake GPU, compute capability 9.0, 1.0 GiB", (), "True"),
+        ("another GPU", (), "False"),
+        ("Fake GPU, compute capability 9.0, 1.0 GiB", ("damaged",), "False"),
+    ],
+    ids=["this GPU", "another GPU", "damaged"],
+)
+def test_what_tune_found_is_used_from_the_first_operation_on(
+    gpu: str, extra: tuple[str, ...], used: str, tmp_path: Path
+) -> None:
+    code = "from pathlib import Path\nfrom mlxops import _core, _tuning\n"
+    code += "from mlxops._tuning import Choice, Tuning\n" + TUNED
+    assert run(code, str(tmp_path / "tuning.json"), gpu, *extra) == [used]
+
+
 NO_GPU = """
 print(*[device.name for device in mo.devices()], mo.default_device().name)
 print(mo.devices().missing["cuda"])
