@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # The CUDA device on a machine with an NVIDIA GPU. Needs a C compiler, and for PYTHON (python3)
-# NumPy, setuptools, pytest and hypothesis; downloads nothing. Parts, by default all:
+# NumPy, gguf, setuptools, pytest and hypothesis; downloads nothing. Parts, by default all:
 #
-#     tests/cuda/gpu_check.sh [bits] [suite] [memcheck] [racecheck] [times]
+#     tests/cuda/gpu_check.sh [bits] [suite] [memcheck] [racecheck] [tune] [times]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
-parts=${*:-bits suite memcheck racecheck times}
+parts=${*:-bits suite memcheck racecheck tune times}
 
 site=$(mktemp -d)
 trap 'rm -rf "$site"' EXIT
@@ -20,12 +20,16 @@ for part in $parts; do
     case $part in
     bits) "$python" tests/cuda/small_shapes.py ;;
     # Every test of the operations that takes a device, on this one; and the choice of the device.
-    suite) "$python" -m pytest -q -p no:cacheprovider -k "cuda and not metal" tests/test_*.py ;;
+    # (Not those of the demo's model, which would be downloaded.)
+    suite)
+        "$python" -m pytest -q -p no:cacheprovider -k "cuda and not metal" \
+            --ignore tests/test_gguf.py --ignore tests/test_accuracy.py tests/test_*.py
+        ;;
     memcheck | racecheck)
         compute-sanitizer --tool "$part" --error-exitcode 9 "$python" tests/cuda/small_shapes.py
         ;;
-    # Whole calls, with NumPy arrays in and out, beside the CPU.
-    times) "$python" -m mlxops selftest ;;
+    tune) MLXOPS_TUNING=$site/tuning.json "$python" -m mlxops tune ;;
+    times) "$python" benchmarks/cuda.py ;;
     *)
         echo "no part is called $part" >&2
         exit 2

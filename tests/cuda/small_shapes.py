@@ -11,6 +11,7 @@ import numpy as np
 
 import mlxops as mo
 from bits import assert_bits_equal
+from mlxops import _core
 from q4_0_data import normal_input, random_blocks
 
 
@@ -25,6 +26,18 @@ def check_projections(rng: np.random.Generator, N: int, K: int, m: int) -> None:
         assert_bits_equal(mo.mul_mv_q4_0(weight, x, device="cuda"), expected)
     rows = mo.mul_mv_q4_0(a[N // 2 :], x, device="cuda")
     assert_bits_equal(rows, mo.mul_mv_q4_0(a[N // 2 :], x, device="cpu"))
+
+
+def check_variants(rng: np.random.Generator) -> int:
+    """Every kernel, in shapes that end within its steps and its threadgroups; how many."""
+    variants = _core.projection_variants()
+    for variant, inputs in variants.items():
+        _core.force_projection_variant(variant)
+        for N, K in ((1, 64), (33, 1024), (65, 1088), (17, 8256), (200, 4544)):
+            for m in (inputs, inputs + 1):
+                check_projections(rng, N, K, m)
+        _core.force_projection_variant(None)
+    return len(variants)
 
 
 def check_split(rng: np.random.Generator, seq: int, spans: tuple[int, int, int]) -> None:
@@ -44,10 +57,12 @@ def main() -> None:
     splits = [(1, (1, 1, 1)), (3, (8, 8, 64)), (70000, (1, 1, 2)), (128, (256, 256, 2048))]
     for N, K, m in shapes:
         check_projections(rng, N, K, m)
+    n_variants = check_variants(rng)
     for seq, spans in splits:
         check_split(rng, seq, spans)
     gpu = next(device for device in mo.devices() if device.name == "cuda")
-    print(f"{gpu.description}: {len(shapes)} shapes and {len(splits)} splits, all bits are equal")
+    print(f"{gpu.description}: all bits are equal in {len(shapes)} shapes, with each of")
+    print(f"{n_variants} kernels in 10 more, and in {len(splits)} splits")
 
 
 if __name__ == "__main__":
