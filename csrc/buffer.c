@@ -43,6 +43,8 @@ struct mo_buffer {
     struct mo_buffer *next; // in the cache
 };
 
+static atomic_ullong copied_in, copied_out;
+
 static struct {
     pthread_mutex_t lock;
     mo_buffer *freed[SIZE_CLASSES];
@@ -302,4 +304,14 @@ static void unlock_buffers(void) {
 
 __attribute__((constructor)) static void survive_fork(void) {
     pthread_atfork(lock_buffers, unlock_buffers, unlock_buffers);
+}
+
+void mo_copied(uint64_t *in, uint64_t *out) {
+    *in = atomic_load(&copied_in);
+    *out = atomic_load(&copied_out);
+}
+
+void mo_count_copy(size_t in, size_t out) {
+    atomic_fetch_add(&copied_in, in);
+    atomic_fetch_add(&copied_out, out);
 }

@@ -116,6 +116,12 @@ size_t mo_buffer_cache_size(void);
 size_t mo_buffer_cache_limit(void);
 void mo_buffer_cache_clear(void);
 
+// Bytes that were copied since the process began: into memory that a device can use, and out of it
+// into the caller's. Devices count what they move; who copies for an operation counts with
+// mo_count_copy.
+void mo_copied(uint64_t *in, uint64_t *out);
+void mo_count_copy(size_t in, size_t out);
+
 // ---- Operands ----------------------------------------------------------------------------------
 
 // A C-contiguous float32 array in a buffer, offset bytes from its start.

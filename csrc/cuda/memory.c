@@ -204,7 +204,9 @@ static mo_status fill(mo_cuda_copy *copy) {
                                                      copy->range.end - copy->range.start,
                                                      mo_cuda_stream()),
                            "cuMemcpyHtoDAsync");
-    if (status != MO_OK)
+    if (status == MO_OK)
+        mo_count_copy(copy->range.end - copy->range.start, 0);
+    else
         mo_cuda.cuMemFree(copy->memory);
     return status;
 }

@@ -136,6 +136,7 @@ static void find_addresses(mo_cuda_staging *staging) {
 static mo_status move_there(const mo_cuda_staging *staging, const mo_cuda_staged *staged,
                             mo_range range) {
     const unsigned char *contents = mo_buffer_contents(staged->buffer);
+    mo_count_copy(range.end - range.start, 0);
     return mo_cuda_check(mo_cuda.cuMemcpyHtoDAsync(address_of(staging, staged, range),
                                                    contents + range.start, range.end - range.start,
                                                    mo_cuda_stream()),
@@ -145,6 +146,7 @@ static mo_status move_there(const mo_cuda_staging *staging, const mo_cuda_staged
 static mo_status move_back(const mo_cuda_staging *staging, const mo_cuda_staged *staged,
                            mo_range range) {
     unsigned char *contents = mo_buffer_contents(staged->buffer);
+    mo_count_copy(0, range.end - range.start);
     return mo_cuda_check(mo_cuda.cuMemcpyDtoHAsync(contents + range.start,
                                                    address_of(staging, staged, range),
                                                    range.end - range.start, mo_cuda_stream()),

@@ -328,6 +328,7 @@ static mo_status prepare_argument(work *w, const mo_binding *binding, mo_argumen
     if (status == MO_OK && s->copy && !s->filled && argument.kind == MO_ARGUMENT_INPUT) {
         memcpy(mo_buffer_contents(s->copy), mo_buffer_contents(s->original),
                mo_buffer_size(s->original));
+        mo_count_copy(mo_buffer_size(s->original), 0);
         s->filled = true;
     }
     return status;
@@ -414,9 +415,11 @@ static void copy_back(const work *w) {
             if (argument_of(&w->dispatches[i], j).kind != MO_ARGUMENT_OUTPUT)
                 continue;
             const stand_in *s = find_stand_in(w, binding);
-            if (s && s->copy)
+            if (s && s->copy) {
                 memcpy((char *)mo_buffer_contents(binding->buffer) + binding->offset,
                        (char *)mo_buffer_contents(s->copy) + binding->offset, binding->size);
+                mo_count_copy(0, binding->size);
+            }
         }
 }
 

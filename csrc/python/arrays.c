@@ -1,9 +1,22 @@
 // Array arguments and results.
 //
-// What NumPy already holds as the kernels need it is used in place. Everything else, and every
-// complaint, goes through the Python module mlxops._arrays.
+// What NumPy already holds as the kernels need it is used in place; an array that lies in a buffer
+// of the library's own is used as a part of that, which no device copies. Everything else, and
+// every complaint, goes through the Python module mlxops._arrays.
 
 #include "python/core.h"
+
+mo_buffer *mo_py_find_buffer(PyArrayObject *array, size_t *offset) {
+    PyObject *base = PyArray_BASE(array);
+    while (base && PyArray_Check(base))
+        base = PyArray_BASE((PyArrayObject *)base);
+    if (!base || !Py_IS_TYPE(base, mo_py_BufferType))
+        return NULL;
+    mo_buffer *buffer = mo_py_buffer_of(base);
+    const size_t size = mo_buffer_size(buffer), needed = (size_t)PyArray_NBYTES(array);
+    *offset = (uintptr_t)PyArray_DATA(array) - (uintptr_t)mo_buffer_contents(buffer);
+    return *offset <= size && needed <= size - *offset ? buffer : NULL;
+}
 
 // Fills in the rest of an argument whose object is set. false with a MemoryError.
 static bool describe(mo_py_array *argument) {
@@ -12,6 +25,12 @@ static bool describe(mo_py_array *argument) {
     argument->array.shape = argument->shape;
     for (int i = 0; i < PyArray_NDIM(object); i++)
         argument->shape[i] = PyArray_DIM(object, i);
+    mo_buffer *own = mo_py_find_buffer(object, &argument->array.offset);
+    if (own) {
+        argument->array.buffer = mo_buffer_retain(own);
+        return true;
+    }
+    argument->array.offset = 0;
     const mo_status status = mo_buffer_borrow(PyArray_DATA(object), (size_t)PyArray_NBYTES(object),
                                               &argument->array.buffer);
     if (status != MO_OK)
@@ -29,8 +48,13 @@ static bool is_ready_output(PyObject *object) {
            PyArray_ISCARRAY((PyArrayObject *)object);
 }
 
-bool mo_py_input(PyObject *object, const char *name, PyObject *outs, mo_py_array *input) {
+bool mo_py_input(PyObject *object, const char *name, PyObject *outs, const mo_py_encoder *encoder,
+                 mo_py_array *input) {
     *input = (mo_py_array){.object = NULL};
+    // A conversion would read now what the encoder itself has still to compute.
+    const mo_py_encoder *reader = is_ready_input(object) ? encoder : NULL;
+    if (PyArray_Check(object) && !mo_py_check_pending(reader, name, (PyArrayObject *)object))
+        return false;
     if (is_ready_input(object)) {
         input->object = (PyArrayObject *)Py_NewRef(object);
         return describe(input);
@@ -92,7 +116,7 @@ bool mo_py_take_outputs(PyObject *out, int n, mo_py_array *outputs) {
     return taken;
 }
 
-bool mo_py_describe_outputs(int n, mo_py_array *outputs) {
+bool mo_py_describe_outputs(int n, const mo_py_encoder *encoder, mo_py_array *outputs) {
     for (int i = 0; i < n; i++) {
         PyArrayObject *object = outputs[i].object;
         if (!object)
@@ -104,7 +128,7 @@ bool mo_py_describe_outputs(int n, mo_py_array *outputs) {
                             "C-contiguous float32 memory only");
             return false;
         }
-        if (!describe(&outputs[i]))
+        if (!mo_py_check_pending(encoder, "out", object) || !describe(&outputs[i]))
             return false;
     }
     return true;

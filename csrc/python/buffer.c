@@ -1,4 +1,5 @@
-// The type Buffer: what keeps a buffer's memory alive for arrays and matrices.
+// The type Buffer: what keeps a buffer's memory alive for arrays and matrices. And arrays that lie
+// in such memory.
 
 #include "python/core.h"
 
@@ -90,3 +91,97 @@ bool mo_py_init_buffer(PyObject *module) {
     mo_py_BufferType = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
     return mo_py_BufferType && PyModule_AddType(module, mo_py_BufferType) == 0;
 }
+
+// ---- Arrays in buffers -------------------------------------------------------------------------
+
+// The bytes of a float32 array; 4 if it has no elements. false with a ValueError.
+static bool count_bytes(const PyArray_Dims *shape, size_t *nbytes) {
+    *nbytes = sizeof(float);
+    bool fits = true;
+    for (int i = 0; i < shape->len; i++) {
+        if (shape->ptr[i] < 0) {
+            PyErr_SetString(PyExc_ValueError, "negative dimensions are not allowed");
+            return false;
+        }
+        if (shape->ptr[i] > 0)
+            fits &= !__builtin_mul_overflow(*nbytes, (size_t)shape->ptr[i], nbytes);
+    }
+    if (!fits || *nbytes > PY_SSIZE_T_MAX) {
+        PyErr_SetString(PyExc_ValueError, "the array is too large: its size in bytes overflows");
+        return false;
+    }
+    return true;
+}
+
+PyDoc_STRVAR(
+    empty_doc,
+    "empty($module, shape, /)\n--\n\n"
+    "Return a new float32 array in memory that every device uses as it is.\n\n"
+    "An ordinary NumPy array, whose contents are whatever was there. Operations copy nothing of\n"
+    "it, nor of its C-contiguous views and slices, where it is an input or given as out=. (A GPU\n"
+    "with memory of its own moves the data there and back.)\n\n"
+    "Parameters\n"
+    "----------\n"
+    "shape : int or tuple of ints\n\n"
+    "Raises\n"
+    "------\n"
+    "ValueError\n"
+    "    If a dimension is negative, or the size overflows.\n"
+    "MemoryError\n");
+
+static PyObject *empty(PyObject *module, PyObject *object) {
+    (void)module;
+    PyArray_Dims shape = {.ptr = NULL};
+    size_t nbytes;
+    if (PyArray_IntpConverter(object, &shape) != NPY_SUCCEED)
+        return NULL;
+    PyObject *array = NULL;
+    if (count_bytes(&shape, &nbytes)) {
+        mo_buffer *buffer;
+        const mo_status status = mo_buffer_alloc(nbytes, &buffer);
+        array =
+            status == MO_OK ? mo_py_new_array(buffer, shape.len, shape.ptr) : mo_py_raise(status);
+    }
+    PyDimMem_FREE(shape.ptr);
+    return array;
+}
+
+PyDoc_STRVAR(is_shared_doc, "is_shared($module, array, /)\n--\n\n"
+                            "Whether an array lies in memory that every device uses as it is.");
+
+static PyObject *is_shared(PyObject *module, PyObject *object) {
+    (void)module;
+    size_t offset;
+    return PyBool_FromLong(PyArray_Check(object) &&
+                           mo_py_find_buffer((PyArrayObject *)object, &offset));
+}
+
+PyDoc_STRVAR(copied_doc, "copied($module, /)\n--\n\n"
+                         "Bytes copied for operations since the process began: in, and out.");
+
+static PyObject *copied(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    uint64_t in, out;
+    mo_copied(&in, &out);
+    return Py_BuildValue("(KK)", (unsigned long long)in, (unsigned long long)out);
+}
+
+PyDoc_STRVAR(count_copy_doc, "count_copy($module, nbytes, /)\n--\n\n"
+                             "Count bytes that were copied for an operation.");
+
+static PyObject *count_copy(PyObject *module, PyObject *nbytes) {
+    (void)module;
+    const size_t in = PyLong_AsSize_t(nbytes);
+    if (in == (size_t)-1 && PyErr_Occurred())
+        return NULL;
+    mo_count_copy(in, 0);
+    Py_RETURN_NONE;
+}
+
+PyMethodDef mo_py_buffers[] = {
+    {"empty", empty, METH_O, empty_doc},
+    {"is_shared", is_shared, METH_O, is_shared_doc},
+    {"copied", copied, METH_NOARGS, copied_doc},
+    {"count_copy", count_copy, METH_O, count_copy_doc},
+    {NULL, NULL, 0, NULL},
+};

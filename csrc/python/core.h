@@ -49,18 +49,58 @@ bool mo_py_device(PyObject *object, mo_device **device);
 // Calls a function of the module mlxops._arrays. A new reference, or NULL with an exception.
 PyObject *mo_py_call_arrays(const char *function, PyObject *a, PyObject *b, PyObject *c);
 
+// ---- encoder.c ---------------------------------------------------------------------------------
+
+typedef struct mo_py_array mo_py_array;
+
+// The type Encoder: operations that are recorded, and run together.
+typedef struct mo_py_encoder mo_py_encoder;
+extern PyTypeObject *mo_py_EncoderType;
+
+bool mo_py_init_encoder(PyObject *module);
+
+// The encoder that self is; NULL for the module, whose functions run at once.
+mo_py_encoder *mo_py_encoder_of(PyObject *self);
+
+// Whether it can record: false with a RuntimeError where it has ended or is another thread's.
+bool mo_py_encoder_is_open(const mo_py_encoder *self);
+
+// Its encoder of the C core.
+mo_encoder *mo_py_encoder_handle(const mo_py_encoder *self);
+
+// Before an operation is recorded: its input and results as the encoder can use them, and room for
+// the results. false with an exception.
+bool mo_py_encoder_prepare(mo_py_encoder *self, mo_py_array *input, const char *input_name,
+                           int n_results, const mo_py_array *results);
+
+// An object that must live until the encoder has ended. false with a MemoryError.
+bool mo_py_encoder_keep(mo_py_encoder *self, PyObject *object);
+
+// After it has been recorded: what it returned, an array or a tuple of them, is pending.
+void mo_py_encoder_add_results(mo_py_encoder *self, int n_results, const mo_py_array *results,
+                               PyObject *returned);
+
+// Whether an array can be used by an operation that this encoder records, or, for NULL, that runs
+// at once. false with a RuntimeError where another encoder has still to write it.
+bool mo_py_check_pending(const mo_py_encoder *self, const char *name, PyArrayObject *array);
+
 // ---- arrays.c ----------------------------------------------------------------------------------
 
 // An array argument of an operation, as the C core takes it.
-typedef struct mo_py_array {
+struct mo_py_array {
     PyArrayObject *object; // NULL: a result that has not been made yet
     mo_array array;
     int64_t shape[NPY_MAXDIMS];
-} mo_py_array;
+};
 
-// x or qkv as float32, converted where necessary. outs is None or what was given as out=. false
-// with an exception.
-bool mo_py_input(PyObject *object, const char *name, PyObject *outs, mo_py_array *input);
+// The buffer of the library's own that an array lies in, and at which byte; NULL if it lies
+// elsewhere.
+mo_buffer *mo_py_find_buffer(PyArrayObject *array, size_t *offset);
+
+// x or qkv as float32, converted where necessary. outs is None or what was given as out=; encoder
+// is the one that records the operation, or NULL. false with an exception.
+bool mo_py_input(PyObject *object, const char *name, PyObject *outs, const mo_py_encoder *encoder,
+                 mo_py_array *input);
 
 // References to what was given as out=: None or not given, or exactly n arrays (for n = 1 the bare
 // array too). false with an exception. In any case all of outputs can be cleared.
@@ -68,7 +108,7 @@ bool mo_py_take_outputs(PyObject *out, int n, mo_py_array *outputs);
 
 // Where the memory of the outputs is. No Python code may run between this and the use of the
 // memory, since it could give the array another. false with an exception.
-bool mo_py_describe_outputs(int n, mo_py_array *outputs);
+bool mo_py_describe_outputs(int n, const mo_py_encoder *encoder, mo_py_array *outputs);
 
 // Lets go of what an argument holds.
 void mo_py_clear(mo_py_array *argument);
@@ -81,6 +121,9 @@ PyObject *mo_py_result(mo_py_array *output, const mo_py_array *input, int64_t la
 PyObject *mo_py_new_array(mo_buffer *buffer, int ndim, const npy_intp *shape);
 
 // ---- buffer.c ----------------------------------------------------------------------------------
+
+// empty(shape), is_shared(array), copied(), count_copy(nbytes).
+extern PyMethodDef mo_py_buffers[];
 
 // The Python object that owns a buffer, on behalf of arrays and matrices.
 extern PyTypeObject *mo_py_BufferType;
@@ -110,6 +153,15 @@ bool mo_py_init_matrix(PyObject *module);
 // ---- operations.c, settings.c, tuning.c --------------------------------------------------------
 
 extern PyMethodDef mo_py_operations[];
+
+// The operations: of the module, which run at once, and of an Encoder, which are recorded.
+PyObject *mo_py_mul_mv_q4_0(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
+                            PyObject *kwnames);
+PyObject *mo_py_fused_dual_proj_q4_0(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
+                                     PyObject *kwnames);
+PyObject *mo_py_qkv_split(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
+                          PyObject *kwnames);
+
 extern PyMethodDef mo_py_settings[];
 extern PyMethodDef mo_py_tuning[];
 

@@ -68,6 +68,7 @@ static int execute(PyObject *module) {
     }
     import_array1(-1);
     if (!add_exceptions(module) || !mo_py_init_buffer(module) || !mo_py_init_matrix(module) ||
+        !mo_py_init_encoder(module) || PyModule_AddFunctions(module, mo_py_buffers) < 0 ||
         PyModule_AddFunctions(module, mo_py_operations) < 0 ||
         PyModule_AddFunctions(module, mo_py_settings) < 0 ||
         PyModule_AddFunctions(module, mo_py_tuning) < 0 ||

@@ -1,20 +1,25 @@
-// The operations as Python functions: one encoder for each call, run without the GIL.
+// The operations as Python functions, each call an encoder of its own, and as methods of Encoder,
+// which are recorded only. Both without the GIL.
 
+#include "encoder.h"
 #include "python/core.h"
 
 // What a call passes to the C core.
 typedef struct call {
+    mo_py_encoder *encoder; // that records it; NULL: it runs at once
     mo_device *device;
     mo_py_array input;
     int n_results;
     mo_py_array results[3];
-    int64_t last[3]; // the last dimension of each result
+    int64_t last[3];           // the last dimension of each result
+    PyObject *const *matrices; // the objects of the weights
+    int n_weights;
     const mo_q4_0_matrix *weights[2];
 } call;
 
 typedef mo_status (*encode_function)(mo_encoder *encoder, call *c);
 
-static mo_status encode_and_run(encode_function encode, call *c) {
+static mo_status run_at_once(encode_function encode, call *c) {
     mo_encoder *encoder;
     mo_status status = mo_encoder_begin(c->device, &encoder);
     if (status != MO_OK)
@@ -43,20 +48,53 @@ static PyObject *collect(call *c) {
     return results;
 }
 
+static PyObject *run(encode_function encode, call *c) {
+    mo_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = run_at_once(encode, c);
+    Py_END_ALLOW_THREADS
+    return status == MO_OK ? collect(c) : mo_py_raise(status);
+}
+
+static PyObject *record(encode_function encode, call *c, const char *input_name) {
+    if (!mo_py_encoder_prepare(c->encoder, &c->input, input_name, c->n_results, c->results))
+        return NULL;
+    for (int i = 0; i < c->n_weights; i++)
+        if (!mo_py_encoder_keep(c->encoder, c->matrices[i]))
+            return NULL;
+    mo_encoder *encoder = mo_py_encoder_handle(c->encoder);
+    const size_t mark = mo_encoder_mark(encoder);
+    mo_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = encode(encoder, c);
+    Py_END_ALLOW_THREADS
+    if (status != MO_OK)
+        return mo_py_raise(status);
+    PyObject *results = collect(c);
+    if (results)
+        mo_py_encoder_add_results(c->encoder, c->n_results, c->results, results);
+    else
+        mo_encoder_rewind(encoder, mark);
+    return results;
+}
+
+// Where to run: the encoder's device, or the one that was given.
+static bool find_device(call *c, PyObject *device) {
+    if (!c->encoder)
+        return mo_py_device(device, &c->device) && mo_py_apply_tuning(c->device);
+    if (device)
+        PyErr_SetString(PyExc_TypeError, "an encoder's operations run on its own device");
+    return !device && mo_py_encoder_is_open(c->encoder);
+}
+
 // Everything that the operations have in common, once what is their own has been put into the call.
-static PyObject *run(encode_function encode, call *c, PyObject *input, const char *input_name,
-                     PyObject *out, PyObject *device) {
+static PyObject *perform(encode_function encode, call *c, PyObject *input, const char *input_name,
+                         PyObject *out, PyObject *device) {
     PyObject *result = NULL;
-    if (mo_py_device(device, &c->device) && mo_py_apply_tuning(c->device) &&
-        mo_py_take_outputs(out, c->n_results, c->results) &&
-        mo_py_input(input, input_name, out, &c->input) &&
-        mo_py_describe_outputs(c->n_results, c->results)) {
-        mo_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = encode_and_run(encode, c);
-        Py_END_ALLOW_THREADS
-        result = status == MO_OK ? collect(c) : mo_py_raise(status);
-    }
+    if (find_device(c, device) && mo_py_take_outputs(out, c->n_results, c->results) &&
+        mo_py_input(input, input_name, out, c->encoder, &c->input) &&
+        mo_py_describe_outputs(c->n_results, c->encoder, c->results))
+        result = c->encoder ? record(encode, c, input_name) : run(encode, c);
     mo_py_clear(&c->input);
     for (int i = 0; i < c->n_results; i++)
         mo_py_clear(&c->results[i]);
@@ -99,20 +137,20 @@ PyDoc_STRVAR(
     "    If there is no such device, or it failed.\n"
     "MemoryError\n");
 
-static PyObject *mul_mv_q4_0(PyObject *module, PyObject *const *args, Py_ssize_t n_args,
-                             PyObject *kwnames) {
+PyObject *mo_py_mul_mv_q4_0(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
+                            PyObject *kwnames) {
     static const mo_py_signature signature = {
         "mul_mv_q4_0", 2, 2, {"weight", "x", "out", "device"}};
     PyObject *values[MO_PY_MAX_PARAMETERS];
-    call c = {.n_results = 1};
-    (void)module;
+    call c = {.encoder = mo_py_encoder_of(self), .n_results = 1, .n_weights = 1};
     if (!mo_py_parse(&signature, args, n_args, kwnames, values))
         return NULL;
     c.weights[0] = mo_py_matrix_of(values[0], "weight");
     if (!c.weights[0])
         return NULL;
+    c.matrices = values;
     c.last[0] = c.weights[0]->N;
-    return run(encode_mul_mv, &c, values[1], "x", values[2], values[3]);
+    return perform(encode_mul_mv, &c, values[1], "x", values[2], values[3]);
 }
 
 static mo_status encode_fused_dual_proj(mo_encoder *encoder, call *c) {
@@ -151,13 +189,12 @@ PyDoc_STRVAR(
     "    If there is no such device, or it failed.\n"
     "MemoryError\n");
 
-static PyObject *fused_dual_proj_q4_0(PyObject *module, PyObject *const *args, Py_ssize_t n_args,
-                                      PyObject *kwnames) {
+PyObject *mo_py_fused_dual_proj_q4_0(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
+                                     PyObject *kwnames) {
     static const mo_py_signature signature = {
         "fused_dual_proj_q4_0", 3, 3, {"weight_a", "weight_b", "x", "out", "device"}};
     PyObject *values[MO_PY_MAX_PARAMETERS];
-    call c = {.n_results = 2};
-    (void)module;
+    call c = {.encoder = mo_py_encoder_of(self), .n_results = 2, .n_weights = 2};
     if (!mo_py_parse(&signature, args, n_args, kwnames, values))
         return NULL;
     for (int i = 0; i < 2; i++) {
@@ -166,7 +203,8 @@ static PyObject *fused_dual_proj_q4_0(PyObject *module, PyObject *const *args, P
             return NULL;
         c.last[i] = c.weights[i]->N;
     }
-    return run(encode_fused_dual_proj, &c, values[2], "x", values[3], values[4]);
+    c.matrices = values;
+    return perform(encode_fused_dual_proj, &c, values[2], "x", values[3], values[4]);
 }
 
 // ---- QKV split ---------------------------------------------------------------------------------
@@ -256,26 +294,25 @@ PyDoc_STRVAR(
     "    If there is no such device, or it failed.\n"
     "MemoryError\n");
 
-static PyObject *qkv_split(PyObject *module, PyObject *const *args, Py_ssize_t n_args,
-                           PyObject *kwnames) {
+PyObject *mo_py_qkv_split(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
+                          PyObject *kwnames) {
     static const mo_py_signature signature = {
         "qkv_split",
         1,
         4,
         {"qkv", "q_sp", "k_sp", "v_sp", "n_k_heads", "d_k", "n_v_heads", "d_v", "out", "device"}};
     PyObject *values[MO_PY_MAX_PARAMETERS];
-    call c = {.n_results = 3};
-    (void)module;
+    call c = {.encoder = mo_py_encoder_of(self), .n_results = 3};
     if (!mo_py_parse(&signature, args, n_args, kwnames, values) ||
         !take_spans(&signature, values, c.last))
         return NULL;
-    return run(encode_qkv_split, &c, values[0], "qkv", values[8], values[9]);
+    return perform(encode_qkv_split, &c, values[0], "qkv", values[8], values[9]);
 }
 
 PyMethodDef mo_py_operations[] = {
-    {"mul_mv_q4_0", MO_PY_FUNCTION(mul_mv_q4_0), MO_PY_VECTORCALL, mul_mv_q4_0_doc},
-    {"fused_dual_proj_q4_0", MO_PY_FUNCTION(fused_dual_proj_q4_0), MO_PY_VECTORCALL,
+    {"mul_mv_q4_0", MO_PY_FUNCTION(mo_py_mul_mv_q4_0), MO_PY_VECTORCALL, mul_mv_q4_0_doc},
+    {"fused_dual_proj_q4_0", MO_PY_FUNCTION(mo_py_fused_dual_proj_q4_0), MO_PY_VECTORCALL,
      fused_dual_proj_q4_0_doc},
-    {"qkv_split", MO_PY_FUNCTION(qkv_split), MO_PY_VECTORCALL, qkv_split_doc},
+    {"qkv_split", MO_PY_FUNCTION(mo_py_qkv_split), MO_PY_VECTORCALL, qkv_split_doc},
     {NULL, NULL, 0, NULL},
 };

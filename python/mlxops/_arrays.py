@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mlxops import _core
+
 Float32 = NDArray[np.float32]
 
 # DLPack's device types: the CPU, and memory of a GPU that the CPU reads as its own.
@@ -26,7 +28,22 @@ def as_float32(name: str, value: object, outs: object) -> Float32:
         if isinstance(out, np.ndarray) and np.shares_memory(array, out):
             label = f"out[{i}]" if isinstance(outs, (tuple, list)) else "out"
             raise ValueError(f"{label} overlaps {name} in memory")
-    return np.require(array, np.float32, ["C", "A"])
+    ready = np.require(array, np.float32, ["C", "A"])
+    if isinstance(value, (list, tuple)) or not np.may_share_memory(ready, array):
+        _core.count_copy(ready.nbytes)
+    return ready
+
+
+def shared(value: object) -> Float32:
+    """Return a value as a float32 array in memory that every device uses: itself if it is one."""
+    array = _as_floats("array", value, 4, "float32")
+    ready = array.dtype == np.float32 and array.dtype.isnative and array.flags.carray
+    if ready and _core.is_shared(array):
+        return value if type(value) is np.ndarray else array
+    result = _core.empty(array.shape)
+    np.copyto(result, array)
+    _core.count_copy(result.nbytes)
+    return result
 
 
 def as_matrix(value: object) -> Float32:

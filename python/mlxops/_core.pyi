@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Sequence
+from types import TracebackType
 from typing import Any, Protocol, SupportsIndex, final, overload
 
 import numpy as np
@@ -23,6 +24,53 @@ _Device = str | _Named | None
 __version__: str
 
 class DeviceError(RuntimeError): ...
+
+@final
+class Encoder:
+    def __new__(cls, device: _Device = None) -> Encoder: ...
+    def mul_mv_q4_0(
+        self, weight: Q4_0Matrix, x: _Operand, *, out: _Float32 | Sequence[_Float32] | None = None
+    ) -> _Float32: ...
+    def fused_dual_proj_q4_0(
+        self,
+        weight_a: Q4_0Matrix,
+        weight_b: Q4_0Matrix,
+        x: _Operand,
+        *,
+        out: Sequence[_Float32] | None = None,
+    ) -> tuple[_Float32, _Float32]: ...
+    @overload
+    def qkv_split(
+        self,
+        qkv: _Operand,
+        q_sp: SupportsIndex,
+        k_sp: SupportsIndex,
+        v_sp: SupportsIndex,
+        *,
+        out: Sequence[_Float32] | None = None,
+    ) -> tuple[_Float32, _Float32, _Float32]: ...
+    @overload
+    def qkv_split(
+        self,
+        qkv: _Operand,
+        *,
+        n_k_heads: SupportsIndex,
+        d_k: SupportsIndex,
+        n_v_heads: SupportsIndex,
+        d_v: SupportsIndex,
+        out: Sequence[_Float32] | None = None,
+    ) -> tuple[_Float32, _Float32, _Float32]: ...
+    def wait(self) -> None: ...
+    def __enter__(self) -> Encoder: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+    @property
+    def device(self) -> str: ...
 
 @final
 class Buffer:
@@ -88,6 +136,10 @@ def qkv_split(
     out: Sequence[_Float32] | None = None,
     device: _Device = None,
 ) -> tuple[_Float32, _Float32, _Float32]: ...
+def empty(shape: SupportsIndex | Sequence[SupportsIndex], /) -> _Float32: ...
+def is_shared(array: Any, /) -> bool: ...
+def copied() -> tuple[int, int]: ...
+def count_copy(nbytes: int, /) -> None: ...
 def devices() -> list[tuple[str, str]]: ...
 def missing_devices() -> list[tuple[str, str]]: ...
 def default_device() -> str: ...

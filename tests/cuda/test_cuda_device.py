@@ -191,6 +191,8 @@ def test_a_driver_that_lacks_a_function() -> None:
 # ---- Results -------------------------------------------------------------------------------------
 
 SUITES = [
+    "test_encoder.py",
+    "test_shared_arrays.py",
     *("test_same_bits.py", "test_canonical_order.py", "test_qkv_split.py", "test_q4_0_matrix.py"),
     *("test_out.py", "test_inputs.py", "test_errors.py", "test_devices.py", "test_selftest.py"),
     *("test_threads.py", "test_hostile_python.py"),

@@ -37,6 +37,19 @@ def test_an_operation_is_one_dispatch(name: str, control: metal_sim.Control) -> 
     assert control.dispatches() == 1
 
 
+def test_an_encoder_is_one_command_buffer(
+    weight: mo.Q4_0Matrix, rng: np.random.Generator, control: metal_sim.Control
+) -> None:
+    x = normal_input(rng, 3, K)
+    with mo.Encoder("metal") as enc:
+        a, b = enc.fused_dual_proj_q4_0(weight, weight, x)
+        parts = enc.qkv_split(a, 8, 8, 24)
+        assert control.command_buffers() == 0
+    assert (control.command_buffers(), control.dispatches()) == (1, 2)
+    assert_bits_equal(np.concatenate(parts, axis=1), mo.mul_mv_q4_0(weight, x, device="cpu"))
+    assert_bits_equal(b, a)
+
+
 # m, rows of x for one pass over the weights, and rows of the weight for one threadgroup.
 @pytest.mark.parametrize(
     ("m", "inputs", "rows"),

@@ -116,6 +116,7 @@ static CFTimeInterval seconds(void) {
 - (void)commit {
     fails = sim_fault("commit");
     RULE(status < MTLCommandBufferStatusCommitted, NOTHING, "commit: committed a second time");
+    sim_counts.command_buffers++;
     if (encoding)
         sim_report("commit: a command encoder has not ended");
     encoding = NO;

@@ -246,6 +246,10 @@ void metal_sim_set_max_total_threads_per_threadgroup(size_t threads) {
     sim_settings.max_total_threads = threads < SIM_MAX_THREADS ? threads : SIM_MAX_THREADS;
 }
 
+size_t metal_sim_command_buffers(void) {
+    return sim_counts.command_buffers;
+}
+
 size_t metal_sim_dispatches(void) {
     return sim_counts.dispatches;
 }
@@ -270,7 +274,8 @@ void metal_sim_reset(void) {
     report_bytes = report_count = 0;
     reports[0] = 0;
     zone_count = 0;
-    sim_counts.dispatches = sim_counts.threadgroups = sim_counts.accesses = 0;
+    sim_counts.command_buffers = sim_counts.dispatches = 0;
+    sim_counts.threadgroups = sim_counts.accesses = 0;
     sim_counts.fast_math_libraries = sim_counts.compilations = sim_counts.in_flight = 0;
     pthread_mutex_unlock(&lock);
 }

@@ -66,6 +66,7 @@ METAL_SIM_API void metal_sim_forbid(const void *start, size_t length);
 METAL_SIM_API void metal_sim_set_padding(const void *start, size_t used, size_t length);
 
 /* Counts since the last reset, for tests that must know what really ran. */
+METAL_SIM_API size_t metal_sim_command_buffers(void); // committed
 METAL_SIM_API size_t metal_sim_dispatches(void);
 METAL_SIM_API size_t metal_sim_threadgroups(void);
 METAL_SIM_API size_t metal_sim_memory_accesses(void);

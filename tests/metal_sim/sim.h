@@ -31,7 +31,8 @@ struct sim_settings {
 };
 
 struct sim_counts {
-    atomic_size_t dispatches, threadgroups, accesses, fast_math_libraries, compilations;
+    atomic_size_t command_buffers, dispatches, threadgroups, accesses;
+    atomic_size_t fast_math_libraries, compilations;
     atomic_size_t in_flight;
 };
 

@@ -272,6 +272,9 @@ class Control:
     def forbid(self, start: int, length: int) -> None:
         self._library.metal_sim_forbid(ctypes.c_void_p(start), ctypes.c_size_t(length))
 
+    def command_buffers(self) -> int:
+        return self._count("metal_sim_command_buffers")
+
     def dispatches(self) -> int:
         return self._count("metal_sim_dispatches")
 
