@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bits import assert_bits_equal
 from canonical_reference import CanonicalReference
+from mlxops.testing import assert_bits_equal
 from q4_0_data import SCALES, normal_input, random_blocks, set_scale, vanishing
 
 GOLDEN = np.load(Path(__file__).parent / "data" / "canonical_order.npz")

@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 
 import mlxops as mo
-
-UNIT_ROUNDOFF = 2.0**-24
-
-
-def error_bound(K: int) -> float:
-    """The largest error of a result, relative to the sum of |x w|."""
-    roundings = 21 + -(-K // 512)
-    return roundings * UNIT_ROUNDOFF / (1 - roundings * UNIT_ROUNDOFF)
+from mlxops.testing import assert_within_bound
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +20,6 @@ def quantized(model: mo.gguf.GGUFFile, name: str) -> mo.Q4_0Matrix:
     """A projection of the model as Q4_0."""
     tensor = model[name]
     return tensor if isinstance(tensor, mo.Q4_0Matrix) else tensor.quantize()
-
-
-def assert_within_bound(weight: mo.Q4_0Matrix, x: np.ndarray, result: np.ndarray) -> None:
-    """Each element of ``result`` is x @ W.T up to the error bound."""
-    W = weight.dequantize().astype(np.float64)
-    X = x.astype(np.float64)
-    error = np.abs(result - X @ W.T)
-    bound = error_bound(weight.shape[1]) * (np.abs(X) @ np.abs(W.T))
-    assert (error <= bound).all(), f"up to {(error / bound).max():.2f} of the bound"
 
 
 def activations(rng: np.random.Generator, m: int, K: int) -> np.ndarray:
@@ -59,8 +43,8 @@ def test_dual_projections(
     weight_a, weight_b = (quantized(model, f"blk.{layer}.{name}.weight") for name in pair)
     x = activations(rng, m, weight_a.shape[1])
     a, b = mo.fused_dual_proj_q4_0(weight_a, weight_b, x, device=device)
-    assert_within_bound(weight_a, x, a)
-    assert_within_bound(weight_b, x, b)
+    assert_within_bound(a, weight_a, x)
+    assert_within_bound(b, weight_b, x)
 
 
 @pytest.fixture(scope="module")
@@ -77,4 +61,4 @@ def test_slices_of_the_output_head(
     start = {"start": 0, "middle": len(head) // 2 + 3, "end": len(head) - 1021}[part]
     weight = head[start : start + 1021]
     x = activations(rng, m, weight.shape[1])
-    assert_within_bound(weight, x, mo.mul_mv_q4_0(weight, x, device=device))
+    assert_within_bound(mo.mul_mv_q4_0(weight, x, device=device), weight, x)

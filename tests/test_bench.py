@@ -16,13 +16,12 @@ import pytest
 
 import fresh_python
 import mlxops as mo
-from bits import assert_bits_equal
 from mlxops import __main__ as command_line
 from mlxops import _core
 from mlxops.bench import machine, measuring, peers, projections, report, splits
 from mlxops.bench.measurement import Measurement
 from mlxops.bench.weights import Weights
-from test_accuracy import error_bound
+from mlxops.testing import assert_bits_equal, error_bound
 
 TINY = ["bench", "--quick", "--shape", "64,64", "--m", "1,3"]
 

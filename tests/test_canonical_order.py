@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pytest
 
 import mlxops as mo
-from bits import assert_bits_equal
 from canonical_reference import CanonicalReference
+from mlxops.testing import assert_bits_equal
 from q4_0_data import (
     SCALES,
     normal_input,

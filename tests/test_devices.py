@@ -9,7 +9,7 @@ import pytest
 
 import fresh_python
 import mlxops as mo
-from bits import assert_bits_equal
+from mlxops.testing import assert_bits_equal
 from q4_0_data import normal_input, random_blocks
 from raising import raises
 

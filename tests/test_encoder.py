@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 import mlxops as mo
-from bits import assert_bits_equal
+from mlxops.testing import assert_bits_equal
 from q4_0_data import normal_input, random_blocks
 
 Float32 = npt.NDArray[np.float32]

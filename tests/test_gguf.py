@@ -17,7 +17,7 @@ from gguf import GGMLQuantizationType as GGMLType
 
 import fresh_python
 import mlxops as mo
-from bits import assert_bits_equal
+from mlxops.testing import assert_bits_equal
 from q4_0_data import normal_input, random_blocks
 from raising import raises
 
@@ -565,3 +565,124 @@ def test_dequantised_floats_are_ordinary_arrays(path: Path) -> None:
     with mo.gguf.load(path) as tensors:
         for name in ("f32", "f16", "q8_0", "norm"):
             assert type(tensor_of(tensors, name).dequantize()) is np.ndarray
+
+
+# ---- Saving --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def everything(rng: np.random.Generator, q4_0: npt.NDArray[np.uint8]) -> dict[str, Any]:
+    """Tensors of every kind that can be saved."""
+    return {
+        "q4_0": mo.Q4_0Matrix.from_blocks(q4_0, (33, 96)),
+        "slice": mo.Q4_0Matrix.from_blocks(q4_0, (33, 96))[5:14],
+        "norm": rng.standard_normal(96, np.float32),
+        "half": rng.standard_normal((4, 6)).astype(np.float16),
+        "wide": rng.standard_normal((2, 3, 5)),
+        "strided": rng.standard_normal((8, 6), np.float32)[::2, ::-1],
+        "swapped": rng.standard_normal(7, np.float32).astype(">f4"),
+    }
+
+
+def test_what_was_saved_is_read_back(tmp_path: Path, everything: dict[str, Any]) -> None:
+    path = tmp_path / "größer.gguf"
+    metadata: dict[str, Any] = {
+        "general.architecture": "test",
+        "a": "ü",
+        "b": True,
+        "c": -(2**40),
+        "d": 0.1,
+    }
+    mo.gguf.save(path, everything, metadata)
+    assert list(tmp_path.iterdir()) == [path]
+    with mo.gguf.load(path) as file:
+        assert list(file) == list(everything)
+        for key, value in metadata.items():
+            assert file.metadata[key] == value
+            assert type(file.metadata[key]) is type(value)
+        for name, tensor in everything.items():
+            if isinstance(tensor, mo.Q4_0Matrix):
+                assert matrix_of(file, name).blocks.tobytes() == tensor.blocks.tobytes()
+            else:
+                found = tensor_of(file, name)
+                assert found.shape == tensor.shape
+                np.testing.assert_array_equal(found.dequantize(), tensor.astype(np.float32))
+
+
+def test_the_package_reads_what_was_saved(tmp_path: Path, everything: dict[str, Any]) -> None:
+    mo.gguf.save(tmp_path / "file.gguf", everything)
+    reader = gguf.GGUFReader(tmp_path / "file.gguf")
+    found = {tensor.name: tensor for tensor in reader.tensors}
+    assert found["q4_0"].tensor_type == GGMLType.Q4_0
+    assert found["q4_0"].data.tobytes() == everything["q4_0"].blocks.tobytes()
+    assert found["wide"].tensor_type == GGMLType.F64
+    np.testing.assert_array_equal(found["wide"].data, everything["wide"])
+    np.testing.assert_array_equal(found["swapped"].data, everything["swapped"])
+    field = reader.get_field("general.architecture")
+    assert field is not None
+    assert field.contents() == "mlxops"
+
+
+def test_tensors_of_a_file_are_saved_as_they_are(path: Path, tmp_path: Path) -> None:
+    with mo.gguf.load(path) as file:
+        mo.gguf.save(tmp_path / "copy.gguf", file)
+        with mo.gguf.load(tmp_path / "copy.gguf") as copy:
+            assert list(copy) == list(file)
+            for name, tensor in file.items():
+                if isinstance(tensor, mo.Q4_0Matrix):
+                    assert matrix_of(copy, name).blocks.tobytes() == tensor.blocks.tobytes()
+                else:
+                    found = tensor_of(copy, name)
+                    assert (found.type, found.shape) == (tensor.type, tensor.shape)
+                    assert np.asarray(found._data).tobytes() == np.asarray(tensor._data).tobytes()
+
+
+def test_a_file_is_replaced_by_a_whole_one_only(
+    path: Path, q4_0: npt.NDArray[np.uint8], tmp_path: Path
+) -> None:
+    """Also by one of what is mapped from it."""
+    before = path.read_bytes()
+    for wrong in ({}, {"a": np.ones(3, int)}, {"a": np.ones(3, np.float32), "b": "text"}):
+        with pytest.raises((TypeError, ValueError)):
+            mo.gguf.save(path, wrong)  # type: ignore[arg-type]
+        assert path.read_bytes() == before
+        assert list(tmp_path.iterdir()) == [path]
+    with mo.gguf.load(path) as file:
+        matrix = matrix_of(file, "q4_0")
+        mo.gguf.save(path, {"new": matrix})
+        assert matrix.blocks.tobytes() == q4_0.tobytes()
+    with mo.gguf.load(path) as file:
+        assert matrix_of(file, "new").blocks.tobytes() == q4_0.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("tensors", "metadata", "error", "match"),
+    [
+        ({}, None, ValueError, "no tensor to save"),
+        ({"a": np.ones(3, np.int32)}, None, TypeError, "tensor 'a' is int32; a Q4_0Matrix"),
+        ({"a": [1.0]}, None, TypeError, "tensor 'a' is list"),
+        ({"a" * 64: np.ones(3)}, None, ValueError, "more than 63 bytes"),
+        ({"ü" * 32: np.ones(3)}, None, ValueError, "more than 63 bytes"),
+        ({"a": np.ones(3)}, {"b": [1]}, TypeError, "metadata 'b' is list"),
+        ({"a": np.ones(3)}, {"b": None}, TypeError, "metadata 'b' is NoneType"),
+    ],
+)
+def test_what_cannot_be_saved(
+    tensors: Any, metadata: Any, error: type[Exception], match: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=match):
+        mo.gguf.save(tmp_path / "file.gguf", tensors, metadata)
+    assert not list(tmp_path.iterdir())
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    for place in (tmp_path / "missing" / "file.gguf", tmp_path):
+        with pytest.raises(OSError, match=r"\w"):
+            mo.gguf.save(place, {"a": np.ones(3, np.float32)})
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_of_the_longest_kind(tmp_path: Path) -> None:
+    mo.gguf.save(tmp_path / "file.gguf", {"a" * 63: np.ones(3, np.float32)})
+    with mo.gguf.load(tmp_path / "file.gguf") as file:
+        assert list(file) == ["a" * 63]

@@ -11,13 +11,13 @@ import numpy.typing as npt
 import pytest
 
 import mlxops as mo
-from bits import assert_bits_equal
 from foreign_arrays import (
     ArrayInterface,
     ArrayInterfaceBeforeDLPack,
     DLPackArray,
     OldDLPackArray,
 )
+from mlxops.testing import assert_bits_equal
 from q4_0_data import random_blocks
 from raising import raises, word
 

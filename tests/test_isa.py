@@ -53,7 +53,7 @@ TAILS_AND_GOLDEN_CASES = """
     import numpy as np
 
     import mlxops as mo
-    from bits import assert_bits_equal
+    from mlxops.testing import assert_bits_equal
     from canonical_reference import CanonicalReference
     from q4_0_data import normal_input, random_blocks
 

@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pytest
 
 import mlxops as mo
-from bits import assert_bits_equal
 from foreign_arrays import ArrayInterface, DLPackArray
 from guarded import GuardedArray
+from mlxops.testing import assert_bits_equal
 from q4_0_data import normal_input, random_blocks
 from raising import raises, shape, word
 

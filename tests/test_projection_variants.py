@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pytest
 
 import mlxops as mo
-from bits import assert_bits_equal
 from canonical_reference import CanonicalReference
 from mlxops import _core
+from mlxops.testing import assert_bits_equal
 from q4_0_data import SCALES, normal_input, random_blocks, set_scale
 
 INPUTS = _core.projection_variants()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import mlxops as mo
-from bits import assert_bits_equal
+from mlxops.testing import assert_bits_equal
 from q4_0_data import SCALES, pack_blocks, random_blocks
 from raising import raises, shape, word
 

@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 
 import mlxops as mo
-from bits import assert_bits_equal
+from mlxops.testing import assert_bits_equal
 
 SPANS = [(256, 256, 2048), (1, 2, 3), (7, 5, 1), (1, 1, 1), (4, 4, 8), (4, 4, 6), (3, 300, 4)]
 

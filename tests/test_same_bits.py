@@ -7,9 +7,9 @@ import pytest
 
 import fresh_python
 import mlxops as mo
-from bits import assert_bits_equal
 from canonical_reference import CanonicalReference
 from float_environment import DIRECTIONS, FloatEnvironment, Setting
+from mlxops.testing import assert_bits_equal
 from q4_0_data import SCALES, normal_input, random_blocks, set_scale
 
 THREADS = [1, 2, 3, 4, 5, 64]

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pytest
 
 import mlxops as mo
-from bits import assert_bits_equal
 from mlxops import _core
+from mlxops.testing import assert_bits_equal
 from q4_0_data import normal_input, random_blocks
 
 Float32 = npt.NDArray[np.float32]

@@ -9,8 +9,8 @@ import pytest
 
 import fresh_python
 import mlxops as mo
-from bits import assert_bits_equal
 from canonical_reference import CanonicalReference
+from mlxops.testing import assert_bits_equal
 from q4_0_data import normal_input, random_blocks
 
 PRINT_THREADS = """

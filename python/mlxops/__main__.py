@@ -6,11 +6,11 @@ import argparse
 import os
 import sys
 
-from mlxops import selftest, tune
+from mlxops import info, selftest, tune
 from mlxops.bench import command as bench
 
 # Each adds a parser of its own, which says what to run.
-COMMANDS = [selftest, bench, tune]
+COMMANDS = [info, selftest, bench, tune]
 
 
 def main() -> int:

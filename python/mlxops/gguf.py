@@ -1,17 +1,20 @@
-"""Weights from GGUF files, read lazily from the memory map. Needs the package gguf.
+"""Weights from GGUF files, read lazily from the memory map, and to them. Needs the package gguf.
 
 with mo.gguf.load("model.gguf") as file:
     wq = file["blk.0.attn_q.weight"]             # Q4_0: a Q4_0Matrix over the mapping
     wk = file["blk.0.attn_k.weight"].quantize()  # any other type: a GGUFTensor
+
+mo.gguf.save("quantised.gguf", {"blk.0.attn_k.weight": wk})
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -20,11 +23,15 @@ from numpy.typing import NDArray
 from mlxops import _core
 
 if TYPE_CHECKING:
-    from gguf import GGUFReader, ReaderField, ReaderTensor
+    from gguf import GGUFReader, GGUFWriter, ReaderField, ReaderTensor
 
     Path = str | os.PathLike[str]
 
-__all__ = ["GGUFFile", "GGUFTensor", "load"]
+__all__ = ["GGUFFile", "GGUFTensor", "load", "save"]
+
+
+# What ggml keeps of a tensor's name, with a terminating zero.
+MAX_NAME_BYTES = 64
 
 
 class GGUFTensor:
@@ -181,6 +188,95 @@ def load(path: Path) -> GGUFFile:
     tensor, if it is not GGUF, is truncated, or has a tensor that reaches past its end; ImportError
     if the package gguf is not installed.
     """
+    gguf = _package()
+    path = os.fspath(path)  # a number would be a file descriptor, of which open() takes possession
+    with open(path, "rb", opener=_open_at_once) as file:
+        try:
+            _check(file, gguf.GGML_QUANT_SIZES)
+            reader = gguf.GGUFReader(file)
+            return GGUFFile(path, reader)
+        except (ValueError, KeyError, IndexError) as error:
+            reason = error.args[0] if isinstance(error, KeyError) else error
+            raise ValueError(f"{os.fsdecode(path)}: {reason}") from error
+
+
+def save(
+    path: Path,
+    tensors: Mapping[str, _core.Q4_0Matrix | GGUFTensor | NDArray[Any]],
+    metadata: Mapping[str, str | bool | int | float] | None = None,
+) -> None:
+    """Write a GGUF file (version 3), in place of one that is there.
+
+    Matrices become Q4_0 tensors with the same blocks. Arrays become tensors of their own type:
+    float32, float16, or float64 of NumPy, of one dimension or more. A `GGUFTensor` keeps its type
+    and its bytes. `metadata` may hold anything simple, as "general.architecture" (without which it
+    is "mlxops"). The file appears under its name once it is complete.
+
+    Raises ValueError if there is no tensor, or one has a name of more than 63 bytes; TypeError for
+    tensors of other types and metadata of other kinds; OSError if the file cannot be written;
+    ImportError if the package gguf is not installed.
+    """
+    gguf = _package()
+    path = os.fsdecode(os.fspath(path))
+    contents = dict(metadata or {})
+    for key, value in contents.items():
+        if not isinstance(value, (str, bool, int, float)):
+            kind = type(value).__name__
+            raise TypeError(f"metadata '{key}' is {kind}; str, bool, int and float can be kept")
+    if not tensors:
+        raise ValueError("there is no tensor to save")
+    part = f"{path}.{os.getpid()}.part"
+    writer = gguf.GGUFWriter(part, str(contents.pop("general.architecture", "mlxops")))
+    try:
+        for key, value in contents.items():
+            _add_metadata(writer, key, value)
+        for name, tensor in tensors.items():
+            _add_tensor(writer, name, tensor)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        os.replace(part, path)
+    finally:
+        writer.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
+
+
+def _add_metadata(writer: GGUFWriter, key: str, value: str | bool | int | float) -> None:
+    if isinstance(value, str):
+        writer.add_string(key, value)
+    elif isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
+        writer.add_int64(key, value)
+    else:
+        writer.add_float64(key, value)
+
+
+def _add_tensor(
+    writer: GGUFWriter, name: str, tensor: _core.Q4_0Matrix | GGUFTensor | NDArray[Any]
+) -> None:
+    from gguf import GGMLQuantizationType
+
+    if len(name.encode()) >= MAX_NAME_BYTES:
+        raise ValueError(f"the name '{name}' has more than {MAX_NAME_BYTES - 1} bytes")
+    if isinstance(tensor, _core.Q4_0Matrix):
+        blocks = tensor.blocks.reshape(len(tensor), -1)
+        writer.add_tensor(name, blocks, raw_dtype=GGMLQuantizationType.Q4_0)
+    elif isinstance(tensor, GGUFTensor):
+        writer.add_tensor(name, np.asarray(tensor._data), raw_dtype=tensor._type)
+    elif isinstance(tensor, np.ndarray) and tensor.dtype.char in "efd":
+        writer.add_tensor(name, np.ascontiguousarray(tensor, tensor.dtype.newbyteorder("=")))
+    else:
+        kind = tensor.dtype if isinstance(tensor, np.ndarray) else type(tensor).__name__
+        raise TypeError(
+            f"tensor '{name}' is {kind}; a Q4_0Matrix, a GGUFTensor or an array of floats is saved"
+        )
+
+
+def _package() -> ModuleType:
+    """The package gguf."""
     try:
         import gguf
     except ImportError as error:
@@ -188,16 +284,7 @@ def load(path: Path) -> GGUFFile:
             "mlxops.gguf needs the package gguf: pip install gguf, or pip install '.[gguf]' in a "
             "checkout of mlxops"
         ) from error
-
-    path = os.fspath(path)  # a number would be a file descriptor, of which open() takes possession
-    with open(path, "rb", opener=_open_at_once) as file:
-        try:
-            _check(file, gguf.GGML_QUANT_SIZES)
-            reader = gguf.GGUFReader(file)  # type: ignore[arg-type]  # numpy.memmap takes a file
-            return GGUFFile(path, reader)
-        except (ValueError, KeyError, IndexError) as error:
-            reason = error.args[0] if isinstance(error, KeyError) else error
-            raise ValueError(f"{os.fsdecode(path)}: {reason}") from error
+    return gguf
 
 
 def _open_at_once(path: str, flags: int) -> int:

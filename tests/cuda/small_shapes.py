@@ -10,8 +10,8 @@ import itertools
 import numpy as np
 
 import mlxops as mo
-from bits import assert_bits_equal
 from mlxops import _core
+from mlxops.testing import assert_bits_equal
 from q4_0_data import normal_input, random_blocks
 
 

@@ -25,7 +25,7 @@ SETUP = """
 import gc, os, sys, threading
 import numpy as np
 import mlxops as mo
-from bits import assert_bits_equal
+from mlxops.testing import assert_bits_equal
 from fake_cuda import Control
 from metal_device.operations import NAMES, assert_works, operations
 from q4_0_data import normal_input, random_blocks

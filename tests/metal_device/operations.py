@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 import mlxops as mo
-from bits import assert_bits_equal
+from mlxops.testing import assert_bits_equal
 from q4_0_data import random_blocks
 
 Results = list[npt.NDArray[np.float32]]

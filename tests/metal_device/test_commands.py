@@ -14,9 +14,9 @@ import pytest
 
 import metal_sim
 import mlxops as mo
-from bits import assert_bits_equal
 from metal_device.conftest import WorkLimits
 from metal_device.operations import NAMES, assert_works, operations
+from mlxops.testing import assert_bits_equal
 from q4_0_data import normal_input, random_blocks
 
 N, K = 40, 96

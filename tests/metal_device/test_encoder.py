@@ -7,10 +7,10 @@ import numpy.typing as npt
 import pytest
 
 import mlxops as mo
-from bits import assert_bits_equal
 from metal_device.c_api import Encoder
 from metal_device.conftest import Control, WorkLimits
 from metal_device.memory import sparse, sparse_floats
+from mlxops.testing import assert_bits_equal
 from q4_0_data import normal_input, random_blocks
 
 

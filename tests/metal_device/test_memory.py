@@ -10,10 +10,10 @@ import pytest
 
 import metal_sim
 import mlxops as mo
-from bits import assert_bits_equal
 from metal_device.memory import PAGE, mapped
 from metal_device.operations import NAMES, assert_works, operations
 from mlxops import _core
+from mlxops.testing import assert_bits_equal
 from q4_0_data import normal_input, random_blocks
 from raising import raises
 
