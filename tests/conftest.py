@@ -27,7 +27,7 @@ if SIMULATED:
 
     CONTROL = metal_sim.build().control()
     # What is tested by itself, and with the shipped build, which has the CUDA device.
-    collect_ignore = ["metal_sim", "test_neon.py", "cuda"]
+    collect_ignore = ["metal_sim", "test_neon.py", "test_notebooks.py", "cuda"]
 elif platform.system() == "Linux" and platform.machine() == "x86_64":
     collect_ignore = ["metal_device"]
 else:
