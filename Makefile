@@ -10,7 +10,7 @@ SOURCES = pyproject.toml setup.py tools/embed_shaders.py \
 # Options for the programs: make demo ARGS='--tokens 20 --prompt "Name three rivers."'
 ARGS =
 
-.PHONY: demo test test-all mutations bench lint format lib clean
+.PHONY: demo test test-all mutations bench docs lint format lib clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python examples/generate.py $(ARGS)
@@ -33,6 +33,12 @@ test-all: test mutations
 bench: $(VENV)/installed
 	$(VENV)/bin/python -m mlxops bench $(ARGS)
 	$(VENV)/bin/python benchmarks/overhead.py
+
+# The reference of the Python API, from its docstrings: build/docs/index.html.
+docs: $(VENV)/installed
+	$(PIP) 'pdoc>=15'
+	$(VENV)/bin/python -m pdoc --no-show-source --docformat numpy --output-directory build/docs \
+	    mlxops mlxops.layers mlxops.testing
 
 lint: $(VENV)/installed-lint
 	$(VENV)/bin/ruff check .

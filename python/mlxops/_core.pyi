@@ -1,25 +1,11 @@
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Protocol, SupportsIndex, final, overload
+from typing import Any, SupportsIndex, final, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-
-class _SupportsDLPack(Protocol):
-    def __dlpack__(self) -> Any: ...
-    def __dlpack_device__(self) -> tuple[Any, Any]: ...
-
-class _SupportsArrayInterface(Protocol):
-    @property
-    def __array_interface__(self) -> dict[str, Any]: ...
-
-_Float32 = NDArray[np.float32]
-_Operand = ArrayLike | _SupportsDLPack | _SupportsArrayInterface
-_Device = str | _Named | None
+from mlxops._types import DeviceLike, Float32, Named, Operand
 
 __version__: str
 
@@ -27,39 +13,39 @@ class DeviceError(RuntimeError): ...
 
 @final
 class Encoder:
-    def __new__(cls, device: _Device = None) -> Encoder: ...
+    def __new__(cls, device: DeviceLike = None) -> Encoder: ...
     def mul_mv_q4_0(
-        self, weight: Q4_0Matrix, x: _Operand, *, out: _Float32 | Sequence[_Float32] | None = None
-    ) -> _Float32: ...
+        self, weight: Q4_0Matrix, x: Operand, *, out: Float32 | Sequence[Float32] | None = None
+    ) -> Float32: ...
     def fused_dual_proj_q4_0(
         self,
         weight_a: Q4_0Matrix,
         weight_b: Q4_0Matrix,
-        x: _Operand,
+        x: Operand,
         *,
-        out: Sequence[_Float32] | None = None,
-    ) -> tuple[_Float32, _Float32]: ...
+        out: Sequence[Float32] | None = None,
+    ) -> tuple[Float32, Float32]: ...
     @overload
     def qkv_split(
         self,
-        qkv: _Operand,
+        qkv: Operand,
         q_sp: SupportsIndex,
         k_sp: SupportsIndex,
         v_sp: SupportsIndex,
         *,
-        out: Sequence[_Float32] | None = None,
-    ) -> tuple[_Float32, _Float32, _Float32]: ...
+        out: Sequence[Float32] | None = None,
+    ) -> tuple[Float32, Float32, Float32]: ...
     @overload
     def qkv_split(
         self,
-        qkv: _Operand,
+        qkv: Operand,
         *,
         n_k_heads: SupportsIndex,
         d_k: SupportsIndex,
         n_v_heads: SupportsIndex,
         d_v: SupportsIndex,
-        out: Sequence[_Float32] | None = None,
-    ) -> tuple[_Float32, _Float32, _Float32]: ...
+        out: Sequence[Float32] | None = None,
+    ) -> tuple[Float32, Float32, Float32]: ...
     def wait(self) -> None: ...
     def __enter__(self) -> Encoder: ...
     def __exit__(
@@ -79,7 +65,7 @@ class Buffer:
 @final
 class Q4_0Matrix:
     @classmethod
-    def quantize(cls, array: _Operand, /) -> Q4_0Matrix: ...
+    def quantize(cls, array: Operand, /) -> Q4_0Matrix: ...
     @classmethod
     def from_blocks(cls, buffer: Any, shape: Sequence[SupportsIndex]) -> Q4_0Matrix: ...
     @classmethod
@@ -88,7 +74,7 @@ class Q4_0Matrix:
     def _from_buffer(
         cls, buffer: Buffer, offset: SupportsIndex, shape: Sequence[SupportsIndex]
     ) -> Q4_0Matrix: ...
-    def dequantize(self) -> _Float32: ...
+    def dequantize(self) -> Float32: ...
     @property
     def shape(self) -> tuple[int, int]: ...
     @property
@@ -102,48 +88,48 @@ class Q4_0Matrix:
 
 def mul_mv_q4_0(
     weight: Q4_0Matrix,
-    x: _Operand,
+    x: Operand,
     *,
-    out: _Float32 | Sequence[_Float32] | None = None,
-    device: _Device = None,
-) -> _Float32: ...
+    out: Float32 | Sequence[Float32] | None = None,
+    device: DeviceLike = None,
+) -> Float32: ...
 def fused_dual_proj_q4_0(
     weight_a: Q4_0Matrix,
     weight_b: Q4_0Matrix,
-    x: _Operand,
+    x: Operand,
     *,
-    out: Sequence[_Float32] | None = None,
-    device: _Device = None,
-) -> tuple[_Float32, _Float32]: ...
+    out: Sequence[Float32] | None = None,
+    device: DeviceLike = None,
+) -> tuple[Float32, Float32]: ...
 @overload
 def qkv_split(
-    qkv: _Operand,
+    qkv: Operand,
     q_sp: SupportsIndex,
     k_sp: SupportsIndex,
     v_sp: SupportsIndex,
     *,
-    out: Sequence[_Float32] | None = None,
-    device: _Device = None,
-) -> tuple[_Float32, _Float32, _Float32]: ...
+    out: Sequence[Float32] | None = None,
+    device: DeviceLike = None,
+) -> tuple[Float32, Float32, Float32]: ...
 @overload
 def qkv_split(
-    qkv: _Operand,
+    qkv: Operand,
     *,
     n_k_heads: SupportsIndex,
     d_k: SupportsIndex,
     n_v_heads: SupportsIndex,
     d_v: SupportsIndex,
-    out: Sequence[_Float32] | None = None,
-    device: _Device = None,
-) -> tuple[_Float32, _Float32, _Float32]: ...
-def empty(shape: SupportsIndex | Sequence[SupportsIndex], /) -> _Float32: ...
+    out: Sequence[Float32] | None = None,
+    device: DeviceLike = None,
+) -> tuple[Float32, Float32, Float32]: ...
+def empty(shape: SupportsIndex | Sequence[SupportsIndex], /) -> Float32: ...
 def is_shared(array: Any, /) -> bool: ...
 def copied() -> tuple[int, int]: ...
 def count_copy(nbytes: int, /) -> None: ...
 def devices() -> list[tuple[str, str]]: ...
 def missing_devices() -> list[tuple[str, str]]: ...
 def default_device() -> str: ...
-def set_default_device(name: str | _Named, /) -> None: ...
+def set_default_device(name: str | Named, /) -> None: ...
 def get_num_threads() -> int: ...
 def set_num_threads(n: SupportsIndex, /) -> None: ...
 def cache_info() -> tuple[int, int]: ...

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mlxops import _core
 
 if TYPE_CHECKING:
-    from mlxops._arrays import Float32
-    from mlxops._core import _Operand
+    from mlxops._types import Float32, Operand
 
 
 class Copies(NamedTuple):
@@ -30,7 +29,7 @@ def copies() -> Copies:
     return Copies(*_core.copied())
 
 
-def asarray(array: _Operand) -> Float32:
+def asarray(array: Operand) -> Float32:
     """Return an array in memory that every device uses as it is, with these elements.
 
     That is the array itself where it lies there already, a copy otherwise. Takes what operations

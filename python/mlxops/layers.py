@@ -5,19 +5,14 @@ own. Inputs have the shape (..., hidden_size), results are float32; errors are t
 operations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlxops._core import Encoder, Q4_0Matrix, fused_dual_proj_q4_0, mul_mv_q4_0
-
-if TYPE_CHECKING:
-    from mlxops._core import _Device, _Operand
+from mlxops._types import DeviceLike, Float32, Operand
 
 __all__ = [
     "DeltaNetInputs",
@@ -27,8 +22,6 @@ __all__ = [
     "SwiGLU",
     "split_q_gate",
 ]
-
-Float32 = NDArray[np.float32]
 
 
 class GatedAttentionInputs(NamedTuple):
@@ -85,7 +78,7 @@ class GatedAttentionInput:
     v: Q4_0Matrix
     """The same shape."""
 
-    def __call__(self, x: _Operand, device: _Device = None) -> GatedAttentionInputs:
+    def __call__(self, x: Operand, device: DeviceLike = None) -> GatedAttentionInputs:
         """Project x in two dispatches, which are one piece of work."""
         with Encoder(device) as encoder:
             q, gate = encoder.fused_dual_proj_q4_0(self.q, self.gate, x)
@@ -106,8 +99,8 @@ class GatedDeltaNetInput:
 
     def __call__(
         self,
-        x: _Operand,
-        device: _Device = None,
+        x: Operand,
+        device: DeviceLike = None,
         *,
         convolve: Callable[[Float32], Float32] | None = None,
     ) -> DeltaNetInputs:
@@ -139,7 +132,7 @@ class SwiGLU:
     down: Q4_0Matrix
     """(hidden_size, intermediate_size)"""
 
-    def __call__(self, x: _Operand, device: _Device = None) -> Float32:
+    def __call__(self, x: Operand, device: DeviceLike = None) -> Float32:
         """Take x through the MLP: the same shape."""
         gate, up = fused_dual_proj_q4_0(self.gate, self.up, x, device=device)
         return mul_mv_q4_0(self.down, silu(gate) * up, device=device)

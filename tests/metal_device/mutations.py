@@ -128,17 +128,34 @@ MUTATIONS = [
     Mutation(
         "staged: no barrier before the input",
         STAGED,
-        """{
-                threadgroup_barrier(mem_flags::mem_threadgroup);
-                stage<""",
-        "{\n                stage<",
+        "threadgroup_barrier(mem_flags::mem_threadgroup);\n                store_inputs",
+        "store_inputs",
     ),
     Mutation(
         "staged: no barrier after the input",
         STAGED,
-        "simdgroup * 32 + lane);\n                threadgroup_barrier(mem_flags::mem_threadgroup);",
-        "simdgroup * 32 + lane);",
+        "t, staged);\n                threadgroup_barrier(mem_flags::mem_threadgroup);",
+        "t, staged);",
     ),
+    Mutation(
+        "staged: the input of a step too early",
+        STAGED,
+        "step + 16 * staged_steps<S, M>(), t, copied)",
+        "step, t, copied)",
+    ),
+    Mutation(
+        "staged: words loaded before their last use",
+        STAGED,
+        "end = 2 * v + 2 + v / 2",
+        "end = 2 * v + 3 + v / 2",
+    ),
+    Mutation(
+        "staged: words that are never loaded",
+        STAGED,
+        "begin = 2 * v + v / 3",
+        "begin = 2 * v + v / 2",
+    ),
+    Mutation("staged: the scale of the next block", STAGED, "if (v % 2 == 0) {", "if (true) {"),
     Mutation("staged: no guard for the weight's tail", STAGED, "r < n_rows && ", ""),
     Mutation("staged: no guard for the input's tail", STAGED, " && i < n_inputs", ""),
     Mutation(
@@ -156,8 +173,8 @@ MUTATIONS = [
     Mutation(
         "staged: input read past the end of its row",
         STAGED,
-        "if (first + j / 8 < blocks_per_row)",
-        "if (true)",
+        "first + j / 8 < blocks_per_row ?",
+        "true ?",
     ),
     Mutation(
         "staged: blocks from K / 32 on",
@@ -168,8 +185,8 @@ MUTATIONS = [
     Mutation(
         "staged: shares from K / 32 on",
         STAGED,
-        "if (ahead < blocks_per_row)",
-        "if (ahead < blocks_per_row + 16)",
+        "ahead + block_0 < blocks_per_row",
+        "ahead + block_0 < blocks_per_row + 16",
     ),
     Mutation(
         "staged: another order of the butterfly",
@@ -183,8 +200,8 @@ MUTATIONS = [
     Mutation(
         "staged: the scale without fma",
         STAGED,
-        "fma(d, acc[r][i], sums.of[v][r][i])",
-        "d * acc[r][i] + sums.of[v][r][i]",
+        "fma(d[r], acc[r][i], sums.of[v][r][i])",
+        "d[r] * acc[r][i] + sums.of[v][r][i]",
     ),
     Mutation(
         "staged: swapped results",

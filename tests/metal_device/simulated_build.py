@@ -70,7 +70,9 @@ def _compile(
     include = [repository / "csrc", metal_sim.HOME, python, np.get_include()]
     flags = [*FLAGS, "-include", str(HERE / "test_hooks.h"), *(f"-I{path}" for path in include)]
 
-    headers = [*repository.glob("csrc/**/*.h"), *repository.glob("shaders/*.h"), *HERE.glob("*.h")]
+    # (Of the shaders' headers C includes this one alone.)
+    shared = repository / "shaders" / "kernel_params.h"
+    headers = [*repository.glob("csrc/**/*.h"), shared, *HERE.glob("*.h")]
     common = hashlib.sha256(repr(FLAGS).encode() + sys.version.encode() + np.__version__.encode())
     for header in sorted(headers):
         common.update(header.read_bytes())
