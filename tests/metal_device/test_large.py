@@ -4,6 +4,8 @@ Only a few threadgroups are computed, and what nobody touches takes no memory.""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ import mlxops as mo
 from metal_device.c_api import Encoder
 from metal_device.conftest import WorkLimits
 from metal_device.memory import sparse, sparse_floats
+from mlxops import _core
 from mlxops.testing import assert_bits_equal
 from q4_0_data import normal_input, random_blocks
 
@@ -24,6 +27,15 @@ def large_machine(control: metal_sim.Control, work_limits: WorkLimits) -> None:
     control.set_sampled_threadgroups(5)
 
 
+@pytest.fixture(params=[None, "s1_r2_m8_d4_g8", "s4_r2_m8_d1_g8", "s4_r1_m1_d1_g8"], ids=str)
+def variant(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The kernel that is chosen, or one of those that keep the input in threadgroup memory."""
+    _core.force_projection_variant(request.param)
+    yield
+    _core.force_projection_variant(None)
+
+
+@pytest.mark.usefixtures("variant")
 def test_a_weight_of_more_than_2_33_elements(rng: np.random.Generator) -> None:
     N, K = 80_000, 2**17
     blocks = sparse(N * (K // 32) * 18).reshape(N, K // 32 * 18)
@@ -42,6 +54,7 @@ def test_a_weight_of_more_than_2_33_elements(rng: np.random.Generator) -> None:
         assert_bits_equal(out[:, row : row + 1], mo.mul_mv_q4_0(weight, x, device="cpu"))
 
 
+@pytest.mark.usefixtures("variant")
 @pytest.mark.parametrize("work", [2.0**60, 2.0**36], ids=["one command buffer", "several"])
 def test_an_input_and_a_result_of_more_than_2_32_elements(
     work: float, work_limits: WorkLimits, rng: np.random.Generator
