@@ -10,7 +10,7 @@ SOURCES = pyproject.toml setup.py tools/embed_shaders.py \
 # Options for the programs: make demo ARGS='--tokens 20 --prompt "Name three rivers."'
 ARGS =
 
-.PHONY: demo test test-all mutations bench docs lint format lib clean
+.PHONY: demo test test-installed test-simulated test-all mutations bench docs lint format lib clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python examples/generate.py $(ARGS)
@@ -20,9 +20,13 @@ demo: $(VENV)/installed
 # shaders are compiled for every kind of GPU.
 SIMULATED = $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m))
 
-test: $(VENV)/installed $(VENV)/peers $(if $(SIMULATED),$(VENV)/simulator $(VENV)/emulator)
+test: test-installed $(if $(SIMULATED),test-simulated)
+
+test-installed: $(VENV)/installed $(VENV)/peers $(if $(SIMULATED),$(VENV)/simulator $(VENV)/emulator)
 	$(VENV)/bin/python -m pytest $(ARGS)
-	$(if $(SIMULATED),MLXOPS_TEST_BUILD=simulated $(VENV)/bin/python -m pytest $(ARGS))
+
+test-simulated: $(VENV)/installed $(VENV)/peers $(VENV)/simulator
+	MLXOPS_TEST_BUILD=simulated $(VENV)/bin/python -m pytest $(ARGS)
 
 # Breaks the shaders and the Metal device in many ways: the tests must see each.
 mutations: $(VENV)/installed $(VENV)/simulator
