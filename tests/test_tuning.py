@@ -104,6 +104,8 @@ DAMAGED = {
     ).encode(),
     "another class of m": json.dumps(whole(choice={"m_up_to": 3})).encode(),
     "another class of rows": json.dumps(whole(choice={"rows_up_to": 1e300})).encode(),
+    "a class that is no whole number": json.dumps(whole(choice={"m_up_to": 1.0})).encode(),
+    "a class that is a truth": json.dumps(whole(choice={"m_up_to": True})).encode(),
     "a class that is a list": json.dumps(whole(choice={"rows_up_to": []})).encode(),
     "no such kernel": json.dumps(whole(choice={"variant": "s9"})).encode(),
     "a kernel that is a list": json.dumps(whole(choice={"variant": []})).encode(),

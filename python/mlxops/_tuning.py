@@ -93,7 +93,9 @@ def tuning_of(entry: dict[str, Any]) -> Tuning:
     m_limits, row_limits = _core.projection_classes()
     variants = _core.projection_variants()
     for choice in tuning.choices:
-        if choice.m_up_to not in (*m_limits, None) or choice.rows_up_to not in (*row_limits, None):
+        limits = (choice.m_up_to, choice.rows_up_to)
+        known = limits[0] in (*m_limits, None) and limits[1] in (*row_limits, None)
+        if not known or not {type(limit) for limit in limits} <= {int, type(None)}:
             raise ValueError(f"it has other classes of shapes: {choice}")
         if choice.variant not in variants:
             raise ValueError(f"there is no kernel {choice.variant!r}")

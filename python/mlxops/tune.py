@@ -50,8 +50,8 @@ def call(
     variant: str, pair: tuple[mo.Q4_0Matrix, mo.Q4_0Matrix], x: Float32, device: str
 ) -> tuple[Float32, Float32]:
     """One projection with a kernel of one's choice."""
-    _core.force_projection_variant(variant)
     try:
+        _core.force_projection_variant(variant)
         return mo.fused_dual_proj_q4_0(*pair, x, device=device)
     finally:
         _core.force_projection_variant(None)
@@ -182,6 +182,9 @@ def time_kernels(gpu: mo.Device, quiet: bool) -> Tuning:
 
 def tune(gpu: mo.Device, file: Path, as_json: bool) -> int:
     """Time, use and keep; return the exit status."""
+    if file.exists() and not file.is_file():
+        print(f"{file} is no file that can be replaced", file=sys.stderr)
+        return 1
     tunings = kept(file)
     try:
         tuning = time_kernels(gpu, quiet=as_json)

@@ -85,10 +85,14 @@ def test_a_kernel_with_other_bits_is_reported(
     assert not file.exists()
 
 
-def test_a_file_that_cannot_be_written_is_an_error(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("place", ["/dev/null", "."])
+def test_what_is_no_file_is_not_replaced(
+    place: str,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("MLXOPS_TUNING", str(file.parent))
-    with pytest.raises(OSError, match=r"\w"):
-        run("tune")
-    assert not list(file.parent.iterdir())
+    monkeypatch.setenv("MLXOPS_TUNING", place)
+    assert run("tune") == 1
+    assert "is no file that can be replaced" in capsys.readouterr().err
+    assert Path("/dev/null").is_char_device()
